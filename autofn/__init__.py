@@ -1,0 +1,31 @@
+"""autofn: from a SymPy formula to a verified PyTorch op with its CUDA kernel."""
+
+from typing import TYPE_CHECKING, Any
+
+from autofn.errors import AutofnError, FormulaError, UsageError, VerificationError
+
+if TYPE_CHECKING:
+    from autofn.api import Formula, Learnable, PerChannel, Tensor, formula
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AutofnError",
+    "Formula",
+    "FormulaError",
+    "Learnable",
+    "PerChannel",
+    "Tensor",
+    "UsageError",
+    "VerificationError",
+    "formula",
+]
+
+
+def __getattr__(name: str) -> Any:
+    """The formula API, imported on first use: SymPy takes longer than all of `autofn --help`."""
+    if name not in __all__:
+        raise AttributeError(f"module 'autofn' has no attribute {name!r}")
+    from autofn import api
+
+    return getattr(api, name)

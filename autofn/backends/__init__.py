@@ -1,0 +1,1 @@
+"""Backends: a Program's operations in the text of a language."""

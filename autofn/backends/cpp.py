@@ -1,0 +1,93 @@
+"""C++: a Program as a scalar function template over the compute type `T`.
+
+The text is plain: no intrinsics, no torch header, selects in place of branches, so that compilers
+vectorise it on a CPU and nvcc compiles the same text for a GPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sympy import S, oo
+
+from autofn.backends.text import ATOM, Dialect, Text, render
+from autofn.ops import CPP_HELPERS, OPS
+from autofn.plan import Kernel
+from autofn.program import Node, Program
+
+_LEVELS = {
+    "mul": 70, "div": 70, "rsqrt": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
+    "lt": 50, "le": 50, "gt": 50, "ge": 50, "eq": 45, "ne": 45, "and": 30, "or": 25, "select": 10,
+}  # fmt: skip
+
+
+class _Cpp:
+    def constant(self, node: Node) -> Text:
+        value = node.constant
+        if value in (S.true, S.false):
+            return Text("true" if value == S.true else "false")
+        if value in (oo, -oo):
+            return Text("T(INFINITY)" if value == oo else "-T(INFINITY)", ATOM if value == oo else 80)
+        if value is S.NaN:
+            return Text("T(NAN)")
+        assert value is not None
+        if value.is_Integer and abs(value) < 2**31:
+            return Text(f"T({int(value)})")
+        return Text(f"T({float(value.evalf(25))!r})")
+
+    def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
+        op = OPS[node.op]
+        level = _LEVELS.get(node.op, ATOM)
+        if level == ATOM or node.op == "rsqrt":
+            return Text(op.cpp.format(*(arg.code for arg in args), n=node.n), level)
+        if node.op == "select":
+            operands = [args[0].within(level + 1), args[1].within(level + 1), args[2].within(level)]
+        elif node.op in ("and", "or"):
+            # Parentheses that the language could do without, but compilers warn.
+            operands = [arg.within(31 if node.op == "and" else 45) for arg in args]
+        else:
+            # The right operand binds tighter: a - (b - c) and a * (b / c) keep their order.
+            operands = [args[0].within(70 if node.op == "neg" else level), *(arg.within(level + 1) for arg in args[1:])]
+        return Text(op.cpp.format(*operands), level)
+
+
+CPP: Dialect = _Cpp()
+
+
+def function(kernel: Kernel, program: Program) -> str:
+    """The scalar function of a kernel: `template <typename T> AUTOFN_FN ...`."""
+    names = {operand.name: operand.cname for operand in kernel.inputs}
+    rendered = render(program, CPP, names)
+    inputs = ", ".join(f"T {operand.cname}" for operand in kernel.inputs)
+    lines = [
+        f"  const {'bool' if line.boolean else 'T'} {line.name} = {line.code};"
+        for line in rendered.lines
+    ]
+    results = [text.code if text is not None else "T(0)" for text in rendered.outputs]
+    if len(results) == 1:
+        head = f"template <typename T> AUTOFN_FN T {kernel.function}({inputs}) {{"
+        lines.append(f"  return {results[0]};")
+    else:
+        outputs = ", ".join(f"T& {operand.cname}" for operand in kernel.outputs)
+        head = f"template <typename T>\nAUTOFN_FN void {kernel.function}({inputs},\n    {outputs}) {{"
+        lines += [
+            f"  {operand.cname} = {code};"
+            for operand, code in zip(kernel.outputs, results, strict=True)
+        ]
+    return "\n".join([*_silenced(kernel, program), head, *lines, "}"])
+
+
+def _silenced(kernel: Kernel, program: Program) -> list[str]:
+    """A comment that names the inputs that the maths does not need, if any."""
+    unused = [o.cname for o in kernel.inputs if o.name not in program.used()]
+    return [f"// Not needed: {', '.join(unused)}."] if unused else []
+
+
+def helpers(programs: Iterable[Program]) -> list[str]:
+    """The text of the helper functions that the programs call, in the table's order."""
+    code = " ".join(OPS[n.op].cpp for p in programs for n in p.nodes if n.op in OPS)
+    return [
+        text
+        for name, text in CPP_HELPERS.items()
+        if f" {name}(" in f" {code}" or f" {name}<" in f" {code}"
+    ]

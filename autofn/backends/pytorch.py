@@ -1,0 +1,237 @@
+"""PyTorch: a Program as a Python function over tensors that broadcast, in the compute dtype.
+
+Heads print as PyTorch's own functions, so that autograd straight through the text is right too.
+A number given at run time stays a Python number in plain arithmetic with tensors; where functions
+or divisions of numbers alone would raise, it becomes a 0-dim tensor first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from sympy import S, oo
+
+from autofn.backends.text import ATOM, Text, render
+from autofn.names import Namer
+from autofn.ops import OPS, TORCH_HELPERS
+from autofn.program import Node, Program
+
+_LEVELS = {
+    "square": 90, "powi": 90, "mul": 70, "div": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
+    "and": 50, "or": 40, "lt": 30, "le": 30, "gt": 30, "ge": 30, "eq": 30, "ne": 30,
+}  # fmt: skip
+_CONDITIONAL = 10
+
+_SAFE = frozenset({"add", "sub", "mul", "neg", "lt", "le", "gt", "ge", "eq", "ne", "and", "or",
+                   "not", "select"})  # fmt: skip
+"""Operations that never raise on Python numbers, and mean what they mean on tensors."""
+
+_TENSOR_OPERANDS = frozenset({"atan2", "max", "min"})
+"""Functions that take no Python number in any place."""
+
+
+class _PyTorch:
+    def __init__(self, reference: str):
+        self._reference = reference
+        """Some tensor input: its dtype is the compute dtype, its device that of all."""
+
+    def constant(self, node: Node) -> Text:
+        value = node.constant
+        assert value is not None
+        if value in (S.true, S.false):
+            return Text("True" if value == S.true else "False")
+        if value in (oo, -oo):
+            return Text("math.inf" if value == oo else "-math.inf", ATOM if value == oo else 80)
+        if value is S.NaN:
+            return Text("math.nan")
+        if value.is_Integer:
+            return Text(str(value), ATOM if value >= 0 else 80)
+        number = float(value.evalf(25))
+        return Text(repr(number), ATOM if number >= 0 else 80)
+
+    def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
+        op = OPS[node.op]
+        if node.op == "select":
+            return self._select(args, numbers)
+        if node.op in ("and", "or", "not") and all(numbers):
+            operands = [arg.within(31) for arg in args]
+            joined = f" {node.op} ".join(operands)
+            return Text(f"not {operands[0]}" if node.op == "not" else joined, _CONDITIONAL)
+        level = _LEVELS.get(node.op, ATOM)
+        if level == ATOM:
+            codes = [arg.code for arg in args]
+            if node.op in _TENSOR_OPERANDS or (node.op == "clamp" and len({*numbers[1:]}) > 1):
+                codes = [
+                    self._scalar(code) if number else code
+                    for code, number in zip(codes, numbers, strict=True)
+                ]
+            return Text(op.torch.format(*codes, n=node.n))
+        operands = [
+            # A sign may stand before a product: (-a) * b is -(a * b) to the last bit.
+            args[0].within({"square": ATOM, "powi": ATOM, "neg": 70}.get(node.op, level)),
+            *(arg.within(level + 1) for arg in args[1:]),
+        ]
+        return Text(op.torch.format(*operands, n=node.n), level)
+
+    def _scalar(self, code: str) -> str:
+        return f"scalar({code}, {self._reference})"
+
+    def _select(self, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
+        condition, then, otherwise = args
+        if numbers[0]:
+            code = f"{then.within(11)} if {condition.within(11)} else {otherwise.within(10)}"
+            return Text(code, _CONDITIONAL)
+        if numbers[1] and numbers[2]:
+            if (then.code, otherwise.code) == ("1", "0"):
+                return Text(f"{condition.within(ATOM)}.to({self._reference}.dtype)")
+            # Two Python numbers would give torch.where's default dtype.
+            return Text(
+                f"torch.where({condition.code}, {self._scalar(then.code)}, {otherwise.code})"
+            )
+        return Text(f"torch.where({condition.code}, {then.code}, {otherwise.code})")
+
+
+@dataclass(frozen=True)
+class Function:
+    """A function of `maths.py`. `needs`: the first parameter says which outputs are needed."""
+
+    name: str
+    doc: str
+    parameters: tuple[str, ...]
+    body: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        head = f"def {self.name}({', '.join(self.parameters)}):"
+        if len(head) > 100:
+            head = f"def {self.name}(\n    {', '.join(self.parameters)}\n):"
+        lines = [head, f'    """{self.doc}"""', *(f"    {line}" for line in self.body)]
+        return "\n".join(lines)
+
+
+def function(
+    name: str,
+    doc: str,
+    program: Program,
+    names: Mapping[str, str],
+    parameters: Sequence[str],
+    *,
+    results: Sequence[str],
+    prefix: str,
+    reference: str,
+    needs: bool = False,
+) -> Function:
+    """The Python function of a program.
+
+    names: of the program's inputs. results: the names of what is returned, in order; several
+    outputs of the program may be summands of one result. needs: results are computed only where
+    `needs` says so, summands only where their direction is given. prefix: what the variable of a
+    result starts with. reference: an input that is always a tensor; its dtype and device are
+    those of all.
+    """
+    promoted = _promoted(program)
+    reference = names[reference]
+    rendered = render(program, _PyTorch(reference), names, promoted)
+    conditions = _Conditions(program, names, tuple(results), needs)
+    namer = Namer([*parameters, *(line.name for line in rendered.lines)])
+    body = [f"{names[each]} = scalar({names[each]}, {reference})" for each in sorted(promoted)]
+
+    # Lines by the condition under which they are needed, the least specific first: what a line
+    # needs is needed wherever the line is.
+    blocks: dict[str, list[str]] = {"": []}
+    for line in sorted(rendered.lines, key=lambda line: -len(line.outputs)):
+        block = blocks.setdefault(conditions.of(line.outputs), [])
+        block.append(f"{line.name} = {line.code}")
+    returned: list[str] = []
+    unset: list[str] = []
+    for result in results:
+        summands = [
+            (conditions.of(frozenset({index})), text.code)
+            for index, (output, text) in enumerate(
+                zip(program.outputs, rendered.outputs, strict=True)
+            )
+            if output.name == result and text is not None
+        ]
+        if not summands:
+            returned.append("None")
+        elif len(summands) == 1 and summands[0][0] == "":
+            returned.append(summands[0][1])
+        else:
+            target = namer(f"{prefix}{result}")
+            returned.append(target)
+            unset.append(target)
+            for number, (condition, code) in enumerate(summands):
+                value = code if number == 0 else f"add({target}, {code})"
+                blocks.setdefault(condition, []).append(f"{target} = {value}")
+    body += blocks.pop("")
+    if unset:
+        body.append(" = ".join([*unset, "None"]))
+    for condition, lines in blocks.items():
+        body += [f"if {condition}:", *(f"    {line}" for line in lines)]
+    body.append(_return(returned, always_tuple=needs))
+    return Function(name, doc, tuple(parameters), tuple(body))
+
+
+def _return(values: Sequence[str], *, always_tuple: bool) -> str:
+    if len(values) == 1:
+        return f"return ({values[0]},)" if always_tuple else f"return {values[0]}"
+    joined = ", ".join(values)
+    if len(joined) <= 88:
+        return f"return {joined}"
+    return "return (\n" + "".join(f"        {value},\n" for value in values) + "    )"
+
+
+class _Conditions:
+    """The run-time condition under which a value is needed, in Python ("" for always)."""
+
+    def __init__(
+        self, program: Program, names: Mapping[str, str], results: tuple[str, ...], needs: bool
+    ):
+        self._outputs = program.outputs
+        self._names = names
+        self._results = results
+        self._needs = needs
+        self._valued = {o.name for o in program.outputs if o.node is not None}
+        self._directions = list(
+            dict.fromkeys(o.direction for o in program.outputs if o.direction is not None)
+        )
+
+    def of(self, outputs: frozenset[int]) -> str:
+        chosen = [self._outputs[index] for index in sorted(outputs)]
+        parts = []
+        wanted = [r for r in self._results if any(o.name == r for o in chosen)]
+        if self._needs and len(self._results) > 1 and {*wanted} != {*self._results}:
+            parts.append([f"needs[{self._results.index(r)}]" for r in wanted])
+        given = list(dict.fromkeys(o.direction for o in chosen if o.direction is not None))
+        if given and len(self._directions) > 1 and {*given} != {*self._directions}:
+            parts.append([f"{self._names[direction]} is not None" for direction in given])
+        clauses = [" or ".join(part) for part in parts]
+        if len(clauses) == 2:
+            clauses = [f"({c})" if " or " in c else c for c in clauses]
+        return " and ".join(clauses)
+
+
+def _promoted(program: Program) -> frozenset[str]:
+    """Number inputs that enter an operation among numbers alone that could raise."""
+    promoted: set[str] = set()
+    for node in program.nodes:
+        if node.number and node.op in OPS and node.op not in _SAFE:
+            stack = list(node.args)
+            while stack:
+                parent = program.nodes[stack.pop()]
+                stack.extend(parent.args)
+                if parent.input is not None:
+                    promoted.add(parent.input)
+    return frozenset(promoted)
+
+
+def helpers(text: str) -> list[str]:
+    """The helper functions that the text calls, in the table's order."""
+    return [code for name, code in TORCH_HELPERS.items() if re.search(rf"\b{name}\(", text)]
+
+
+def imports(text: str) -> Iterable[str]:
+    """The names that the text needs from `_runtime`."""
+    return [name for name in ("add", "scalar") if re.search(rf"\b{name}\(", text)]

@@ -1,0 +1,163 @@
+"""What the commands print: errors, verification tables, progress.
+
+Colour and progress appear on terminals only; NO_COLOR is honoured. rich is imported on first use.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from autofn.errors import AutofnError, InternalError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.live import Live
+
+    from autofn.install import Drift
+    from autofn.isolate import Progress
+    from autofn.verify.report import Report
+
+_STYLES = {"passed": "green", "failed": "bold red", "not run": "yellow"}
+
+_PATIENCE = 1.0
+"""Seconds before progress is shown: what is quicker needs none."""
+
+
+def console(*, stderr: bool = False) -> Console:
+    """A console on the stream as it is now; lines are never cut where no terminal cuts them."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() else 1_000
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def say(text: str, style: str | None = None) -> None:
+    """A line on stdout."""
+    console().print(text, style=style, soft_wrap=True)
+
+
+def show_error(error: AutofnError) -> None:
+    """What, where, remedy, on stderr."""
+    if isinstance(error, InternalError):
+        place = f"{error.where}: " if error.where else ""
+        show_internal(f"{place}{error.what}", error.trace)
+        return
+    from rich.text import Text
+
+    text = Text()
+    text.append("error: ", "bold red")
+    if error.where:
+        text.append(f"{error.where}: ", "bold")
+    text.append(error.what)
+    if error.remedy:
+        text.append("\n  remedy: ", "cyan")
+        text.append(error.remedy)
+    console(stderr=True).print(text, soft_wrap=True)
+
+
+def show_internal(what: str, trace: str) -> None:
+    """A defect of autofn: one line, or the traceback under AUTOFN_DEBUG=1."""
+    if os.environ.get("AUTOFN_DEBUG", "0") not in ("", "0"):
+        print(trace, file=sys.stderr)
+    first = what.splitlines()[0] if what else "internal error"
+    print(f"{first}; please report it (AUTOFN_DEBUG=1 shows the traceback)", file=sys.stderr)
+
+
+def show_report(report: Report, *, title: str | None = None, failures_only: bool = False) -> None:
+    """The verification table: one row per backend and check."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(
+        title=title or report.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
+    )
+    for heading in ("backend", "check", "result"):
+        table.add_column(heading, no_wrap=True)
+    table.add_column("detail", overflow="fold")
+    backend = None
+    for row in report.failures if failures_only else report.rows:
+        table.add_row(
+            Text("" if row.backend == backend else row.backend),
+            Text(row.check),
+            Text(row.status, _STYLES[row.status]),
+            Text(row.detail),
+        )
+        backend = row.backend
+    console().print(table)
+
+
+def show_drift(drift: Drift) -> None:
+    """A difference that `gen --check` found."""
+    if drift.kind != "edited":
+        say(f"{drift.kind}: {drift.detail}", "yellow")
+        return
+    colours = {"+": "green", "-": "red", "@": "cyan"}
+    for line in drift.detail.splitlines():
+        say(line, colours.get(line[:1]))
+
+
+def summary(report: Report) -> str:
+    """`12 passed, 1 not run`."""
+    counts = dict.fromkeys(_STYLES, 0)
+    for row in report.rows:
+        counts[row.status] += 1
+    return ", ".join(f"{n} {status}" for status, n in counts.items() if n) or "nothing checked"
+
+
+class Watch:
+    """Progress on stderr: a line per running formula. Clear it before printing anything."""
+
+    def __init__(self, total: int, *, quiet: bool) -> None:
+        self.total = total
+        self.shown = sys.stderr.isatty() and not quiet and os.environ.get("TERM") != "dumb"
+        self.begun = time.monotonic()
+        self.live: Live | None = None
+
+    def __call__(self, done: int, running: Sequence[Progress]) -> None:
+        if not self.shown or time.monotonic() - self.begun < _PATIENCE:
+            return
+        if self.live is None:
+            from rich.live import Live
+
+            # No thread of its own: processes are forked from this one.
+            self.live = Live(
+                console=console(stderr=True),
+                auto_refresh=False,
+                transient=True,
+                redirect_stdout=False,
+                redirect_stderr=False,
+            )
+            self.live.start()
+        self.live.update(self._lines(done, running), refresh=True)
+
+    def clear(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+    def __enter__(self) -> Watch:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.clear()
+
+    def _lines(self, done: int, running: Sequence[Progress]) -> Any:
+        from rich.text import Text
+
+        text = Text()
+        if self.total > 1:
+            width = 30
+            filled = width * done // self.total
+            text.append("━" * filled, "green").append("━" * (width - filled), "bright_black")
+            text.append(f" {done}/{self.total}\n")
+        for each in running:
+            text.append(f"{each.label} ", "bold").append(each.doing)
+            text.append(f" {each.seconds:.0f} s\n", "bright_black")
+        text.rstrip()
+        return text

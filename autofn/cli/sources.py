@@ -1,0 +1,133 @@
+"""From the arguments of a command to formula sources: paths, folders, library names, `--expr`."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from autofn.cli.library import entries
+from autofn.errors import AutofnError, FormulaError, UsageError
+from autofn.resources import library
+
+if TYPE_CHECKING:
+    from autofn.load import Source
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def expression_options(command: _Command) -> _Command:
+    """`--expr`, `--name` and `--param`."""
+    options = (
+        click.option("--expr", metavar="TEXT", help="An expression in place of files."),
+        click.option("--name", metavar="NAME", help="Name of the --expr formula (default: f)."),
+        click.option(
+            "--param",
+            "params",
+            multiple=True,
+            metavar="NAME=VALUE",
+            help="A symbol of --expr that is a number at run time, with its default; repeatable.",
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def resolve(
+    files: Sequence[str], expr: str | None, name: str | None, params: Sequence[str]
+) -> tuple[list[Source], list[AutofnError]]:
+    """The sources that a command line names, and errors for those that do not exist.
+
+    Raises click.UsageError where the arguments contradict each other.
+    """
+    if expr is None:
+        if name is not None or params:
+            raise click.UsageError("--name and --param belong to --expr")
+        if not files:
+            raise click.UsageError("name a formula file or a formula of the library (autofn list)")
+    elif files:
+        raise click.UsageError("give files or --expr, not both")
+    else:
+        from autofn.load import ExprSource
+
+        return [ExprSource(expr, name or "f", tuple(map(_parameter, params)))], []
+    sources: dict[str, Source] = {}
+    errors: list[AutofnError] = []
+    for file in files:
+        try:
+            for source in _named(file):
+                sources.setdefault(f"{os.path.realpath(source.path)}:{source.only}", source)
+        except AutofnError as error:
+            errors.append(error)
+    return list(sources.values()), errors
+
+
+def _named(file: str) -> list[Any]:
+    from autofn.load import FileSource
+
+    path = Path(file)
+    if path.is_dir():
+        return _in_folder(path)
+    if path.exists():
+        return [FileSource(file)]
+    if file.endswith(".py") or os.sep in file:
+        names = [entry.name for entry in entries(library())]
+        remedy = "check the path; autofn new NAME writes a first formula file"
+        if path.stem in names:
+            remedy = f"for the library's formula: autofn gen {path.stem}"
+        raise UsageError(f"no such file: {file}", remedy=remedy)
+    inside = library() / f"{file}.py"
+    if file.isidentifier() and inside.is_file():
+        return [FileSource(_shown(inside))]
+    for entry in entries(library()):
+        if entry.name == file:
+            return [FileSource(_shown(entry.path), only=file)]
+    names = [entry.name for entry in entries(library())]
+    close = difflib.get_close_matches(re.sub(r"\W", "_", file.lower()), names, n=1, cutoff=0.6)
+    remedy = f"did you mean {close[0]}? autofn list shows all" if close else "autofn list"
+    raise UsageError(f"{file!r} is neither a file nor a formula of the library", remedy=remedy)
+
+
+def _in_folder(folder: Path) -> list[Any]:
+    """The formula files of a folder: those that speak of autofn. Others are not executed."""
+    from autofn.load import FileSource
+
+    found = []
+    for path in sorted(folder.glob("*.py")):
+        try:
+            if b"autofn" not in path.read_bytes():
+                continue
+        except OSError:
+            pass  # loading says why
+        found.append(FileSource(str(path), optional=True))
+    if not found:
+        raise FormulaError(f"no formula file in {folder}", remedy="autofn new NAME writes one")
+    return found
+
+
+def _shown(path: Path) -> str:
+    """Relative to the working directory where it lies in it, as people write it."""
+    try:
+        return str(path.relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return str(path)
+
+
+def _parameter(text: str) -> tuple[str, float | int | None]:
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not name.isidentifier():
+        raise click.BadParameter(f"{text!r}: write NAME=VALUE, b=1.0 say", param_hint="--param")
+    if not equals:
+        return name, None
+    for kind in (int, float):
+        try:
+            return name, kind(value)
+        except ValueError:
+            continue
+    raise click.BadParameter(f"{value!r} is not a number", param_hint=f"--param {name}")

@@ -1,0 +1,197 @@
+"""Functions that users expect and SymPy lacks, each kept whole so that it prints stably.
+
+They are ordinary SymPy functions of real arguments: `from autofn.functions import sigmoid`.
+Those in lower case with a class of their own are *heads*: derivation keeps them, and the
+derivative of each stays in the family (`sigmoid` -> `sigmoid(x)*sigmoid(-x)`), so that no
+overflowing or cancelling form ever arises. `definition` gives a head in plain SymPy.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import sympy
+from sympy import Expr, Function, Max, Piecewise, Rational, S, pi
+
+__all__ = [
+    "clamp",
+    "expm1",
+    "gelu",
+    "log1p",
+    "logsigmoid",
+    "normcdf",
+    "relu",
+    "sigmoid",
+    "silu",
+    "sinc",
+    "softplus",
+]
+
+
+class Head(Function):
+    """A real function with a stable implementation in every backend."""
+
+    is_real = True
+    is_commutative = True
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        """The head in plain SymPy, of any stability."""
+        raise NotImplementedError(cls.__name__)
+
+    def _eval_evalf(self, prec: int) -> Expr:
+        return self.definition(*self.args)._eval_evalf(prec)
+
+    def _latex(self, printer: Any, exp: str | None = None) -> str:
+        args = ", ".join(printer._print(arg) for arg in self.args)
+        power = f"^{{{exp}}}" if exp else ""
+        return rf"\operatorname{{{self.func.__name__}}}{power}\left({args}\right)"
+
+
+class sigmoid(Head):
+    """1 / (1 + exp(-x))."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return 1 / (1 + sympy.exp(-args[0]))
+
+
+class softplus(Head):
+    """log(1 + exp(x))."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(1 + sympy.exp(args[0]))
+
+
+class expm1(Head):
+    """exp(x) - 1."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.exp(args[0]) - 1
+
+
+class log1p(Head):
+    """log(1 + x)."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(1 + args[0])
+
+
+class normcdf(Head):
+    """The standard normal distribution function, erfc(-x / sqrt(2)) / 2."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.erfc(-args[0] / sympy.sqrt(2)) / 2
+
+
+class clamp(Head):
+    """Min(Max(x, lo), hi), with PyTorch's gradient: 1 on the closed interval."""
+
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        x, low, high = args
+        return sympy.Min(Max(x, low), high)
+
+
+class sinc(Head):
+    """sin(x) / x, and 1 at 0: SymPy's convention, not the one with pi."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        x = args[0]
+        return Piecewise((sympy.sin(x) / x, sympy.Ne(x, 0)), (S.One, True))
+
+
+class sech2(Head):
+    """1 / cosh(x)**2, the derivative of tanh."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return 1 / sympy.cosh(args[0]) ** 2
+
+
+class logcosh(Head):
+    """log(cosh(x))."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(sympy.cosh(args[0]))
+
+
+class spherical_bessel(Head):
+    """The spherical Bessel function j_n(x), n = 1, 2, ...; j_0 is `sinc`."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        order, x = args
+        plain = sympy.expand_func(sympy.jn(order, x))
+        return Piecewise((plain, sympy.Ne(x, 0)), (S.Zero, True))
+
+
+class power(Head):
+    """base ** exponent for an exponent known at run time, with PyTorch's gradients at 0."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return args[0] ** args[1]
+
+
+class cbrt(Head):
+    """The real cube root, negative for negative x."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.sign(args[0]) * sympy.Abs(args[0]) ** Rational(1, 3)
+
+
+def relu(x: Expr) -> Expr:
+    """Max(x, 0); its gradient at 0 is 0."""
+    return Max(x, 0)
+
+
+def silu(x: Expr) -> Expr:
+    """x * sigmoid(x)."""
+    return x * sigmoid(x)
+
+
+def logsigmoid(x: Expr) -> Expr:
+    """log(sigmoid(x))."""
+    return -softplus(-x)
+
+
+def gelu(x: Expr, approximate: Literal["none", "tanh"] = "none") -> Expr:
+    """x * normcdf(x), or its tanh approximation (arXiv:1606.08415)."""
+    if approximate == "none":
+        return x * normcdf(x)
+    if approximate == "tanh":
+        inner = sympy.sqrt(2 / pi) * (x + sympy.Float("0.044715") * x**3)
+        return x * (1 + sympy.tanh(inner)) / 2
+    raise ValueError(f"approximate is 'none' or 'tanh', not {approximate!r}")

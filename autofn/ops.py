@@ -1,0 +1,378 @@
+"""The table of scalar operations: what each is called in SymPy, PyTorch and C++, and what it costs.
+
+Every backend's printer and the derivation are driven by it. An operation is added here, once:
+its SymPy class, its spelling in each backend (with a helper where the library has none), its
+partial derivatives, its cost and error bound, and its exact value for simulated arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath
+import sympy
+from sympy import Expr, Integer, Piecewise, S, exp, pi, sqrt
+
+from autofn import functions as heads
+
+Partials = Callable[..., tuple[Expr, ...]]
+"""From an operation's arguments to its partial derivatives, one per argument."""
+
+
+@dataclass(frozen=True)
+class Op:
+    """A scalar operation of the Programs.
+
+    torch, cpp: format strings over the arguments `{0}`, `{1}`, ... and, for parametrised
+        operations, `{n}`. `T` is the compute type in C++.
+    cost: in units of one addition, on a CPU's vector unit.
+    ulp: bound on the error in float32 of a good library's implementation.
+    exact: the value in arbitrary precision, from mpmath numbers; what simulated float32 rounds.
+    domain: an interval on which the generic tests of the backends sample every argument.
+    """
+
+    name: str
+    torch: str
+    cpp: str
+    cost: float
+    ulp: float
+    exact: Callable[..., Any]
+    sympy: type | None = None
+    partials: Partials | None = None
+    domain: tuple[float, float] = (-3.0, 3.0)
+    boolean: bool = False
+
+
+def _zero(*args: Expr) -> tuple[Expr, ...]:
+    return tuple(S.Zero for _ in args)
+
+
+def _spherical_bessel_exact(n: int, x: Any) -> Any:
+    if x == 0:
+        return mpmath.mpf(0)
+    return mpmath.sqrt(mpmath.pi / (2 * x)) * mpmath.besselj(n + mpmath.mpf(1) / 2, x)
+
+
+def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
+    lower = heads.sinc(x) if n == 1 else heads.spherical_bessel(n - 1, x)
+    higher = heads.spherical_bessel(n + 1, x)
+    return S.Zero, (n * lower - (n + 1) * higher) / (2 * n + 1)
+
+
+def _power_partials(b: Expr, e: Expr) -> tuple[Expr, ...]:
+    # The guards are those of torch.pow: 0 * inf must not arise at exponent 0 or base 0.
+    by_base: Expr = e * heads.power(b, e - 1)
+    by_exponent: Expr = heads.power(b, e) * sympy.log(b)
+    if not e.is_nonzero:
+        by_base = Piecewise((S.Zero, sympy.Eq(e, 0)), (by_base, True))
+    if not b.is_nonzero:
+        by_exponent = Piecewise((S.Zero, sympy.Eq(b, 0) & (e >= 0)), (by_exponent, True))
+    return by_base, by_exponent
+
+
+def _clamp_partials(x: Expr, low: Expr, high: Expr) -> tuple[Expr, ...]:
+    def where(condition: Any) -> Expr:
+        return Piecewise((S.One, condition), (S.Zero, True))
+
+    return (
+        where((x >= low) & (x <= high)),
+        where((x < low) & (low < high)),
+        where((x > high) | (low > high)),
+    )
+
+
+def _gamma_exact(x: Any) -> Any:
+    return mpmath.gamma(x)
+
+
+_TABLE = [
+    # arithmetic
+    Op("add", "{0} + {1}", "{0} + {1}", 1, 0.5, lambda a, b: a + b),
+    Op("sub", "{0} - {1}", "{0} - {1}", 1, 0.5, lambda a, b: a - b),
+    Op("mul", "{0} * {1}", "{0} * {1}", 1, 0.5, lambda a, b: a * b),
+    Op("div", "{0} / {1}", "{0} / {1}", 8, 0.5, lambda a, b: a / b, domain=(0.5, 3.0)),
+    Op("neg", "-{0}", "-{0}", 1, 0.0, lambda a: -a),
+    Op("square", "{0}**2", "square({0})", 1, 0.5, lambda a: a * a),
+    Op("powi", "{0}**{n}", "powi<{n}>({0})", 3, 2.0, lambda a, n: a**n),
+    Op("sqrt", "torch.sqrt({0})", "std::sqrt({0})", 8, 0.5, mpmath.sqrt, domain=(0.0, 3.0)),
+    Op("rsqrt", "torch.rsqrt({0})", "T(1) / std::sqrt({0})", 10, 1.0,
+       lambda a: 1 / mpmath.sqrt(a), domain=(0.1, 3.0)),
+    Op("cbrt", "_cbrt({0})", "std::cbrt({0})", 20, 1.0,
+       lambda a: mpmath.sign(a) * mpmath.cbrt(abs(a)), heads.cbrt,
+       lambda u: (1 / (3 * heads.cbrt(u) ** 2),)),
+    Op("pow", "torch.pow({0}, {1})", "std::pow({0}, {1})", 30, 1.0, mpmath.power, heads.power,
+       _power_partials, domain=(0.2, 3.0)),
+    # exponentials and logarithms
+    Op("exp", "torch.exp({0})", "std::exp({0})", 12, 1.0, mpmath.exp, sympy.exp,
+       lambda u: (exp(u),)),
+    Op("expm1", "torch.expm1({0})", "std::expm1({0})", 16, 1.0, mpmath.expm1, heads.expm1,
+       lambda u: (exp(u),)),
+    Op("log", "torch.log({0})", "std::log({0})", 14, 1.0, mpmath.log, sympy.log,
+       lambda u: (1 / u,), domain=(0.1, 3.0)),
+    Op("log1p", "torch.log1p({0})", "std::log1p({0})", 16, 1.0, mpmath.log1p, heads.log1p,
+       lambda u: (1 / (1 + u),), domain=(-0.9, 3.0)),
+    Op("sigmoid", "torch.sigmoid({0})", "sigmoid({0})", 22, 2.5,
+       lambda a: 1 / (1 + mpmath.exp(-a)), heads.sigmoid,
+       lambda u: (heads.sigmoid(u) * heads.sigmoid(-u),)),
+    Op("softplus", "_softplus({0})", "softplus({0})", 32, 2.0,
+       lambda a: mpmath.log1p(mpmath.exp(a)), heads.softplus, lambda u: (heads.sigmoid(u),)),
+    Op("logcosh", "_logcosh({0})", "logcosh({0})", 36, 2.5,
+       lambda a: mpmath.log(mpmath.cosh(a)), heads.logcosh, lambda u: (sympy.tanh(u),)),
+    # trigonometric and hyperbolic functions
+    Op("sin", "torch.sin({0})", "std::sin({0})", 16, 1.0, mpmath.sin, sympy.sin,
+       lambda u: (sympy.cos(u),)),
+    Op("cos", "torch.cos({0})", "std::cos({0})", 16, 1.0, mpmath.cos, sympy.cos,
+       lambda u: (-sympy.sin(u),)),
+    Op("tan", "torch.tan({0})", "std::tan({0})", 24, 1.5, mpmath.tan, sympy.tan,
+       lambda u: (1 + sympy.tan(u) ** 2,), domain=(-1.4, 1.4)),
+    Op("asin", "torch.asin({0})", "std::asin({0})", 20, 1.5, mpmath.asin, sympy.asin,
+       lambda u: (1 / sqrt((1 - u) * (1 + u)),), domain=(-0.9, 0.9)),
+    Op("acos", "torch.acos({0})", "std::acos({0})", 20, 1.5, mpmath.acos, sympy.acos,
+       lambda u: (-1 / sqrt((1 - u) * (1 + u)),), domain=(-0.9, 0.9)),
+    Op("atan", "torch.atan({0})", "std::atan({0})", 20, 1.5, mpmath.atan, sympy.atan,
+       lambda u: (1 / (1 + u**2),)),
+    Op("atan2", "torch.atan2({0}, {1})", "std::atan2({0}, {1})", 28, 1.5, mpmath.atan2,
+       sympy.atan2, lambda y, x: (x / (x**2 + y**2), -y / (x**2 + y**2)), domain=(0.2, 3.0)),
+    Op("sinh", "torch.sinh({0})", "std::sinh({0})", 20, 1.5, mpmath.sinh, sympy.sinh,
+       lambda u: (sympy.cosh(u),)),
+    Op("cosh", "torch.cosh({0})", "std::cosh({0})", 20, 1.5, mpmath.cosh, sympy.cosh,
+       lambda u: (sympy.sinh(u),)),
+    Op("tanh", "torch.tanh({0})", "std::tanh({0})", 18, 1.0, mpmath.tanh, sympy.tanh,
+       lambda u: (heads.sech2(u),)),
+    Op("sech2", "_sech2({0})", "sech2({0})", 24, 3.0, lambda a: mpmath.sech(a) ** 2, heads.sech2,
+       lambda u: (-2 * sympy.tanh(u) * heads.sech2(u),)),
+    Op("asinh", "torch.asinh({0})", "std::asinh({0})", 24, 2.0, mpmath.asinh, sympy.asinh,
+       lambda u: (1 / sqrt(1 + u**2),)),
+    Op("acosh", "torch.acosh({0})", "std::acosh({0})", 24, 2.0, mpmath.acosh, sympy.acosh,
+       lambda u: (1 / (sqrt(u - 1) * sqrt(u + 1)),), domain=(1.1, 3.0)),
+    Op("atanh", "torch.atanh({0})", "std::atanh({0})", 24, 2.0, mpmath.atanh, sympy.atanh,
+       lambda u: (1 / ((1 - u) * (1 + u)),), domain=(-0.9, 0.9)),
+    Op("sinc", "_sinc({0})", "sinc({0})", 26, 2.0, mpmath.sinc, heads.sinc,
+       lambda u: (-heads.spherical_bessel(Integer(1), u),)),
+    Op("spherical_bessel", "_spherical_bessel({n}, {0})", "spherical_bessel<{n}>({0})", 40, 4.0,
+       lambda a, n: _spherical_bessel_exact(n, a), heads.spherical_bessel,
+       _spherical_bessel_partials),
+    # error and gamma functions
+    Op("erf", "torch.erf({0})", "std::erf({0})", 24, 1.0, mpmath.erf, sympy.erf,
+       lambda u: (2 / sqrt(pi) * exp(-(u**2)),)),
+    Op("erfc", "torch.erfc({0})", "std::erfc({0})", 28, 1.5, mpmath.erfc, sympy.erfc,
+       lambda u: (-2 / sqrt(pi) * exp(-(u**2)),)),
+    Op("normcdf", "_normcdf({0})", "normcdf({0})", 30, 3.0, mpmath.ncdf, heads.normcdf,
+       lambda u: (exp(-(u**2) / 2) / sqrt(2 * pi),)),
+    Op("gamma", "_gamma({0})", "std::tgamma({0})", 60, 4.0, _gamma_exact, sympy.gamma,
+       lambda u: (sympy.gamma(u) * sympy.polygamma(0, u),), domain=(0.2, 3.0)),
+    Op("loggamma", "torch.lgamma({0})", "std::lgamma({0})", 60, 4.0,
+       lambda a: mpmath.re(mpmath.loggamma(a)), sympy.loggamma,
+       lambda u: (sympy.polygamma(0, u),), domain=(0.2, 3.0)),
+    Op("digamma", "torch.digamma({0})", "digamma({0})", 80, 4.0, mpmath.digamma,
+       domain=(0.2, 3.0)),
+    Op("polygamma", "torch.special.polygamma({n}, {0})", "polygamma<{n}>({0})", 120, 4.0,
+       lambda a, n: mpmath.polygamma(n, a), sympy.polygamma,
+       lambda n, u: (S.Zero, sympy.polygamma(n + 1, u)), domain=(0.2, 3.0)),
+    # steps and kinks; their gradients follow PyTorch (see derive)
+    Op("abs", "torch.abs({0})", "std::fabs({0})", 1, 0.0, abs, sympy.Abs,
+       lambda u: (sympy.sign(u),)),
+    Op("sign", "_sign({0})", "sign({0})", 2, 0.0, mpmath.sign, sympy.sign, _zero),
+    Op("floor", "torch.floor({0})", "std::floor({0})", 1, 0.0, mpmath.floor, sympy.floor, _zero),
+    Op("ceil", "torch.ceil({0})", "std::ceil({0})", 1, 0.0, mpmath.ceil, sympy.ceiling, _zero),
+    Op("relu", "torch.relu({0})", "maximum({0}, T(0))", 1, 0.0, lambda a: max(a, 0)),
+    Op("max", "torch.maximum({0}, {1})", "maximum({0}, {1})", 2, 0.0, max),
+    Op("min", "torch.minimum({0}, {1})", "minimum({0}, {1})", 2, 0.0, min),
+    Op("clamp", "torch.clamp({0}, {1}, {2})", "clamp({0}, {1}, {2})", 2, 0.0,
+       lambda x, low, high: min(max(x, low), high), heads.clamp, _clamp_partials),
+    # relations and logic
+    Op("lt", "{0} < {1}", "{0} < {1}", 1, 0.0, lambda a, b: a < b, sympy.StrictLessThan,
+       boolean=True),
+    Op("le", "{0} <= {1}", "{0} <= {1}", 1, 0.0, lambda a, b: a <= b, sympy.LessThan,
+       boolean=True),
+    Op("gt", "{0} > {1}", "{0} > {1}", 1, 0.0, lambda a, b: a > b, sympy.StrictGreaterThan,
+       boolean=True),
+    Op("ge", "{0} >= {1}", "{0} >= {1}", 1, 0.0, lambda a, b: a >= b, sympy.GreaterThan,
+       boolean=True),
+    Op("eq", "{0} == {1}", "{0} == {1}", 1, 0.0, lambda a, b: a == b, sympy.Equality,
+       boolean=True),
+    Op("ne", "{0} != {1}", "{0} != {1}", 1, 0.0, lambda a, b: a != b, sympy.Unequality,
+       boolean=True),
+    Op("and", "{0} & {1}", "{0} && {1}", 1, 0.0, lambda a, b: a and b, sympy.And, boolean=True),
+    Op("or", "{0} | {1}", "{0} || {1}", 1, 0.0, lambda a, b: a or b, sympy.Or, boolean=True),
+    Op("not", "~{0}", "!{0}", 1, 0.0, lambda a: not a, sympy.Not, boolean=True),
+    Op("select", "torch.where({0}, {1}, {2})", "{0} ? {1} : {2}", 1, 0.0,
+       lambda c, a, b: a if c else b),
+]  # fmt: skip
+
+OPS: Mapping[str, Op] = {op.name: op for op in _TABLE}
+
+BY_CLASS: Mapping[type, Op] = {op.sympy: op for op in _TABLE if op.sympy is not None}
+
+STRUCTURAL: tuple[type, ...] = (
+    sympy.Add,
+    sympy.Mul,
+    sympy.Pow,
+    sympy.Max,
+    sympy.Min,
+    sympy.Piecewise,
+)
+"""Classes that lowering turns into several operations."""
+
+
+TORCH_HELPERS: Mapping[str, str] = {
+    "_cbrt": '''def _cbrt(x):
+    """The real cube root."""
+    root = torch.sign(x) * torch.abs(x) ** (1 / 3)
+    # One Newton step: 1 / 3 is not exact, which large exponents magnify.
+    fix = (root * root * root - x) / (3 * root * root)
+    return root - torch.where(torch.isfinite(fix), fix, 0)''',
+    "_softplus": '''def _softplus(x):
+    """log(1 + exp(x))."""
+    # The default threshold, 20, costs half of float64's digits.
+    return F.softplus(x, threshold=40)''',
+    "_logcosh": '''def _logcosh(x):
+    """log(cosh(x))."""
+    return torch.abs(x) + torch.log1p(torch.expm1(-2 * torch.abs(x)) / 2)''',
+    "_sech2": '''def _sech2(x):
+    """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
+    return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)''',
+    "_sinc": '''def _sinc(x):
+    """sin(x) / x, and 1 at 0."""
+    return torch.sinc(x / math.pi)''',
+    "_spherical_bessel": '''def _spherical_bessel(n, x):
+    """The spherical Bessel function j_n, n >= 1: a series near 0, else upward recurrence."""
+    small = torch.abs(x) < n + 1
+    s = torch.where(small, x, 0)
+    term = s**n / math.prod(range(2 * n + 1, 1, -2))
+    series = term
+    for k in range(1, 16 + n):
+        term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
+        series = series + term
+    s = torch.where(small, n + 2, x)
+    below, at = torch.sin(s) / s, (torch.sin(s) / s - torch.cos(s)) / s
+    for k in range(1, n):
+        below, at = at, (2 * k + 1) / s * at - below
+    return torch.where(small, series, at)''',
+    "_normcdf": '''def _normcdf(x):
+    """The standard normal distribution function, accurate in the lower tail."""
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
+    "_gamma": '''def _gamma(x):
+    """The gamma function; below 0 its sign alternates."""
+    odd = torch.remainder(torch.floor(x), 2) == 1
+    return torch.where((x < 0) & odd, -1.0, 1.0).to(x.dtype) * torch.exp(torch.lgamma(x))''',
+    "_sign": '''def _sign(x):
+    """The sign, NaN for NaN."""
+    return torch.where(torch.isnan(x), x, torch.sign(x))''',
+}
+"""PyTorch helpers by name; printed into a package that uses them."""
+
+CPP_HELPERS: Mapping[str, str] = {
+    "square": """template <typename T> AUTOFN_FN T square(T x) { return x * x; }""",
+    "powi": """// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}""",
+    "sigmoid": """// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
+template <typename T> AUTOFN_FN T sigmoid(T x) {
+  const T e = std::exp(-std::fabs(x));
+  return (x < T(0) ? e : T(1)) / (T(1) + e);
+}""",
+    "softplus": """// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
+template <typename T> AUTOFN_FN T softplus(T x) {
+  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+}""",
+    "logcosh": """// log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
+template <typename T> AUTOFN_FN T logcosh(T x) {
+  return std::fabs(x) + std::log1p(T(0.5) * std::expm1(T(-2) * std::fabs(x)));
+}""",
+    "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
+template <typename T> AUTOFN_FN T sech2(T x) {
+  const T e = std::exp(T(-2) * std::fabs(x));
+  return T(4) * e / ((T(1) + e) * (T(1) + e));
+}""",
+    "sinc": """// sin(x) / x, and 1 at 0.
+template <typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : std::sin(x) / x;
+}""",
+    "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
+template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
+  if (std::fabs(x) < T(N + 1)) {
+    T term = T(1);
+    for (int k = 1; k <= N; ++k) term *= x / T(2 * k + 1);
+    T sum = term;
+    for (int k = 1; k < 16 + N; ++k) {
+      term *= x * x / T(-2 * k * (2 * N + 2 * k + 1));
+      sum += term;
+    }
+    return sum;
+  }
+  T below = std::sin(x) / x, at = (below - std::cos(x)) / x;
+  for (int k = 1; k < N; ++k) {
+    const T above = T(2 * k + 1) / x * at - below;
+    below = at;
+    at = above;
+  }
+  return at;
+}""",
+    "normcdf": """// The standard normal distribution function, accurate in the lower tail.
+template <typename T> AUTOFN_FN T normcdf(T x) {
+  return T(0.5) * std::erfc(T(-0.70710678118654752) * x);
+}""",
+    "digamma": """// Reflection, recurrence up to 10, then the asymptotic series.
+template <typename T> AUTOFN_FN T digamma(T x) {
+  const T pi = T(3.14159265358979324);
+  T result = T(0);
+  if (x <= T(0)) {
+    if (x == std::floor(x)) return x == T(0) ? -std::copysign(T(INFINITY), x) : T(NAN);
+    result = -pi / std::tan(pi * (x - std::floor(x)));
+    x = T(1) - x;
+  }
+  for (; x < T(10); x += T(1)) result -= T(1) / x;
+  const T z = T(1) / (x * x);
+  const T series =
+      z * (T(1) / T(12) -
+           z * (T(1) / T(120) -
+                z * (T(1) / T(252) - z * (T(1) / T(240) - z * (T(1) / T(132) - z * T(691) / T(32760))))));
+  return result + std::log(x) - T(0.5) / x - series;
+}""",
+    "polygamma": """// The N-th derivative of digamma, N >= 1: recurrence up to 10 + N, then the asymptotic
+// (Euler-Maclaurin) series of the Hurwitz zeta function. Not defined far below 0.
+template <int N, typename T> AUTOFN_FN T polygamma(T x) {
+  if (!(x > T(-1000))) return T(NAN);
+  const T bernoulli[] = {T(1) / T(6),  T(-1) / T(30),     T(1) / T(42), T(-1) / T(30),
+                         T(5) / T(66), T(-691) / T(2730), T(7) / T(6)};
+  T factorial = T(1);
+  for (int k = 2; k <= N; ++k) factorial *= T(k);
+  T sum = T(0);
+  for (; x < T(10 + N); x += T(1)) sum += std::pow(x, T(-N - 1));
+  T tail = std::pow(x, T(-N)) / T(N) + T(0.5) * std::pow(x, T(-N - 1));
+  T rising = T(N + 1), even = T(2);
+  for (int k = 1; k <= 7; ++k) {
+    tail += bernoulli[k - 1] * rising / even * std::pow(x, T(-N - 2 * k));
+    rising *= T(N + 2 * k) * T(N + 2 * k + 1);
+    even *= T(2 * k + 1) * T(2 * k + 2);
+  }
+  return (N % 2 ? T(1) : T(-1)) * factorial * (sum + tail);
+}""",
+    "sign": """// The sign; NaN for NaN, 0 for 0.
+template <typename T> AUTOFN_FN T sign(T x) {
+  return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
+}""",
+    "maximum": """// The greater; NaN if either is NaN, which fmax drops.
+template <typename T> AUTOFN_FN T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}""",
+    "minimum": """// The smaller; NaN if either is NaN, which fmin drops.
+template <typename T> AUTOFN_FN T minimum(T a, T b) {
+  return a < b || a != a ? a : b;
+}""",
+    "clamp": """// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}""",
+}
+"""C++ helpers by name; printed into a header that uses them."""

@@ -1,0 +1,16 @@
+"""The pipeline from a traced formula to its package: derive, lower and plan, then emit."""
+
+from __future__ import annotations
+
+from autofn.emit import emit
+from autofn.model import Definition
+from autofn.package import Package
+from autofn.plan import plan
+
+
+def generate(definition: Definition) -> Package:
+    """The package of a definition, not yet verified or written.
+
+    Raises FormulaError where the formula cannot be generated.
+    """
+    return emit(plan(definition))

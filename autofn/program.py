@@ -1,0 +1,339 @@
+"""Programs: a formula's expressions as statements in static single assignment.
+
+Every value has a set of named axes: a plain tensor runs over ELEMENT, a per-channel parameter
+over CHANNEL, a learnable scalar and a number over none. A `map` node applies one scalar operation
+to values that broadcast; `reduce` sums a value over the axes that a given input lacks, the
+transpose of that broadcasting, and so the last step of an input's gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import sympy
+from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
+
+from autofn.derive import moves
+from autofn.ops import BY_CLASS, OPS
+
+ELEMENT = "element"
+CHANNEL = "channel"
+
+Axes = frozenset[str]
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a program. A `number` is one Python number, else it is a tensor."""
+
+    name: str
+    axes: Axes
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Node:
+    """One value: an input, a constant, or an operation of `ops.OPS` on earlier values.
+
+    `n` is the static parameter of powi, polygamma, spherical_bessel. `number` says that the value
+    depends on Python numbers alone.
+    """
+
+    op: str
+    args: tuple[int, ...] = ()
+    n: int | None = None
+    constant: Expr | None = None
+    input: str | None = None
+    axes: Axes = frozenset()
+    number: bool = False
+
+
+@dataclass(frozen=True)
+class Output:
+    """A result, or one summand of it.
+
+    `like` names the input to whose axes it is summed (`reduce`), if any. In a linear program,
+    `direction` names the tangent or cotangent that this summand belongs to: a direction that is
+    absent contributes nothing, and its summand is not computed.
+    """
+
+    name: str
+    node: int | None
+    like: str | None = None
+    direction: str | None = None
+
+
+@dataclass(frozen=True)
+class Program:
+    """Inputs, values in order of definition, and outputs (node None: no value, `None`)."""
+
+    inputs: tuple[Input, ...]
+    nodes: tuple[Node, ...]
+    outputs: tuple[Output, ...]
+
+    @property
+    def operations(self) -> int:
+        """How many scalar operations an element costs."""
+        return sum(1 for node in self.nodes if node.op in OPS)
+
+    @property
+    def cost(self) -> float:
+        return sum(OPS[node.op].cost for node in self.nodes if node.op in OPS)
+
+    def used(self) -> frozenset[str]:
+        """Names of the inputs that the outputs depend on."""
+        return frozenset(node.input for node in self.nodes if node.input is not None)
+
+
+@dataclass(frozen=True)
+class Result:
+    """An `Output` before lowering: its expression; None where there is no value."""
+
+    name: str
+    expr: Expr | None
+    like: str | None = None
+    direction: str | None = None
+
+
+def lower(
+    inputs: Sequence[tuple[Symbol, Input]],
+    outputs: Sequence[Result],
+    without_gradient: frozenset[Symbol] = frozenset(),
+) -> Program:
+    """The program of several expressions, common subexpressions computed once.
+
+    inputs: per input its symbol. `without_gradient`: the symbols that take none, which decides how Max
+    and Min print (a tie against such a value has gradient 0).
+    """
+    given = [result.expr for result in outputs if result.expr is not None]
+    shared = _shared(given)
+    lowering = _Lowering({symbol: each for symbol, each in inputs}, without_gradient)
+    for symbol, expr in shared.definitions:
+        lowering.define(symbol, expr)
+    reduced = iter(shared.expressions)
+    results = [
+        Output(
+            result.name,
+            None if result.expr is None else lowering.value(next(reduced)),
+            result.like,
+            result.direction,
+        )
+        for result in outputs
+    ]
+    return _pruned(tuple(each for _, each in inputs), lowering.nodes, results)
+
+
+@dataclass(frozen=True)
+class _Shared:
+    definitions: tuple[tuple[Symbol, Expr], ...]
+    expressions: tuple[Expr, ...]
+
+
+def _shared(expressions: list[Expr]) -> _Shared:
+    """Joint elimination of common subexpressions, products and sums in part too."""
+    names = sympy.numbered_symbols("_c", real=True)
+    definitions, reduced = sympy.cse(expressions, symbols=names, order="canonical")
+    return _Shared(tuple(definitions), tuple(reduced))
+
+
+class _Lowering:
+    """Expressions to nodes; equal nodes are one."""
+
+    def __init__(self, inputs: Mapping[Symbol, Input], without_gradient: frozenset[Symbol]):
+        self._inputs = inputs
+        self._fixed = without_gradient
+        self._index: dict[Node, int] = {}
+        self._seen: dict[Basic, int] = {}
+        self._defined: dict[Symbol, Expr] = {}
+        self.nodes: list[Node] = []
+
+    def define(self, symbol: Symbol, expr: Expr) -> None:
+        # Kept with its definition so that "has a gradient" can look through it.
+        self._defined[symbol] = expr.xreplace(self._defined)
+        self._seen[symbol] = self.value(expr)
+
+    def value(self, expr: Basic) -> int:
+        if expr not in self._seen:
+            self._seen[expr] = self._lowered(expr)
+        return self._seen[expr]
+
+    def _add(self, node: Node) -> int:
+        if node not in self._index:
+            self._index[node] = len(self.nodes)
+            self.nodes.append(node)
+        return self._index[node]
+
+    def _op(self, op: str, *args: int, n: int | None = None) -> int:
+        parents = [self.nodes[arg] for arg in args]
+        axes = frozenset[str]().union(*(parent.axes for parent in parents))
+        number = all(parent.number for parent in parents)
+        if op in ("add", "mul") and args[0] > args[1] and self._plain(args):
+            args = (args[1], args[0])
+        return self._add(Node(op, args, n, axes=axes, number=number))
+
+    def _plain(self, args: tuple[int, ...]) -> bool:
+        """Whether two operands may change places without hurting the reader: a * x, not x * 2."""
+        return all(self.nodes[arg].op not in ("constant",) for arg in args)
+
+    def constant(self, value: Expr) -> int:
+        return self._add(Node("constant", constant=value, number=True))
+
+    def _lowered(self, expr: Basic) -> int:
+        if isinstance(expr, Symbol):
+            each = self._inputs[expr]
+            return self._add(Node("input", input=each.name, axes=each.axes, number=each.number))
+        if expr in (S.true, S.false):
+            return self.constant(expr)
+        if isinstance(expr, Expr) and not expr.free_symbols:
+            return self.constant(expr)
+        if isinstance(expr, Add):
+            return self._sum(expr)
+        if isinstance(expr, Mul):
+            return self._product(expr)
+        if isinstance(expr, Pow):
+            return self._pow(expr)
+        if isinstance(expr, Piecewise):
+            return self._select(list(expr.args))
+        if isinstance(expr, Max | Min):
+            return self._extremum(expr)
+        if isinstance(expr, sympy.And | sympy.Or):
+            op = "and" if isinstance(expr, sympy.And) else "or"
+            first, *rest = expr.args
+            result = self.value(first)
+            for arg in rest:
+                result = self._op(op, result, self.value(arg))
+            return result
+        op = BY_CLASS[expr.func].name
+        if op in ("polygamma", "spherical_bessel"):
+            order, arg = expr.args
+            if order == 0:
+                return self._op("digamma", self.value(arg))
+            return self._op(op, self.value(arg), n=int(order))
+        return self._op(op, *(self.value(arg) for arg in expr.args))
+
+    def _sum(self, expr: Expr) -> int:
+        terms = expr.as_ordered_terms()
+        signed = [(term.could_extract_minus_sign(), term) for term in terms]
+        # A positive term first, so that the sum needs no negation.
+        signed.sort(key=lambda pair: pair[0])
+        negative, first = signed[0]
+        result = self.value(first)
+        for negative, term in signed[1:]:
+            result = self._op("sub" if negative else "add", result,
+                              self.value(-term if negative else term))  # fmt: skip
+        return result
+
+    def _product(self, expr: Expr) -> int:
+        branching = [f for f in expr.args if isinstance(f, Piecewise) and _has_zero(f)]
+        if branching:
+            # g * where(c, v, 0) as where(c, g * v, 0): inf * 0 must not make a NaN of the 0.
+            chosen = branching[0]
+            rest = Mul(*(f for f in expr.args if f is not chosen))
+            return self._select(
+                [(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args]
+            )
+        constant, above, below = S.One, [], []
+        for factor in expr.as_ordered_factors():
+            if not factor.free_symbols:
+                constant *= factor
+                continue
+            base, exponent = factor.as_base_exp()
+            if isinstance(factor, Pow) and exponent.is_number and exponent.is_negative:
+                below.append(Pow(base, -exponent))
+            else:
+                above.append(factor)
+        negative = bool(constant.is_negative)
+        constant = -constant if negative else constant
+        result = self._factors(constant if above or not below else S.One, above)
+        if below:
+            if not above:
+                result = self.constant(constant)
+            result = self._op("div", result, self._factors(S.One, below))
+        return self._op("neg", result) if negative else result
+
+    def _factors(self, constant: Expr, factors: list[Expr]) -> int:
+        result = None if constant == 1 else self.constant(constant)
+        for factor in factors:
+            value = self.value(factor)
+            result = value if result is None else self._op("mul", result, value)
+        return self.constant(S.One) if result is None else result
+
+    def _pow(self, expr: Pow) -> int:
+        base, exponent = expr.args
+        if exponent.is_negative:
+            if exponent == -S.Half:
+                return self._op("rsqrt", self.value(base))
+            return self._op("div", self.constant(S.One), self.value(Pow(base, -exponent)))
+        if exponent.is_Integer:
+            return self._powi(self.value(base), int(exponent))
+        if exponent.is_Rational and exponent.q == 2:
+            root = self._op("sqrt", self.value(base))
+            if exponent.p == 1:
+                return root
+            whole = self.value(Pow(base, (exponent.p - 1) // 2))
+            return self._op("mul", whole, root)
+        return self._op("pow", self.value(base), self.constant(exponent))
+
+    def _powi(self, base: int, n: int) -> int:
+        return self._op("square", base) if n == 2 else self._op("powi", base, n=n)
+
+    def _select(self, branches: list[tuple[Expr, Basic]]) -> int:
+        (value, condition), *rest = branches
+        if condition == True:  # noqa: E712
+            return self.value(value)
+        otherwise = self._select(rest) if rest else self.constant(S.NaN)
+        then = self.value(value)
+        if then == otherwise:
+            return then
+        return self._op("select", self.value(condition), then, otherwise)
+
+    def _extremum(self, expr: Max | Min) -> int:
+        name = "max" if isinstance(expr, Max) else "min"
+        fixed: list[Expr] = []
+        moving: list[Expr] = []
+        for arg in expr.args:
+            whole = arg.xreplace(self._defined)
+            variables = frozenset(whole.free_symbols) - self._fixed
+            (moving if moves(whole, variables) else fixed).append(arg)
+        if not moving:
+            moving, fixed = fixed[:1], fixed[1:]
+        result = self.value(moving[0])
+        for arg in moving[1:]:
+            result = self._op(name, result, self.value(arg))
+        for arg in fixed:
+            if name == "max" and arg == 0:
+                result = self._op("relu", result)
+            else:
+                # Written as a select: the tie then goes to the side without a gradient.
+                value = self.value(arg)
+                tie = self._op("le" if name == "max" else "ge", result, value)
+                result = self._op("select", tie, value, result)
+        return result
+
+
+def _has_zero(piecewise: Piecewise) -> bool:
+    return any(value == 0 for value, _ in piecewise.args)
+
+
+def _pruned(
+    inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Output]
+) -> Program:
+    """Without the nodes that no output needs, renumbered in order of definition."""
+    needed: set[int] = set()
+    stack = [output.node for output in outputs if output.node is not None]
+    while stack:
+        index = stack.pop()
+        if index not in needed:
+            needed.add(index)
+            stack.extend(nodes[index].args)
+    order = {old: new for new, old in enumerate(sorted(needed))}
+    kept = tuple(
+        Node(n.op, tuple(order[a] for a in n.args), n.n, n.constant, n.input, n.axes, n.number)
+        for n in (nodes[old] for old in sorted(needed))
+    )
+    renamed = tuple(
+        Output(o.name, None if o.node is None else order[o.node], o.like, o.direction)
+        for o in outputs
+    )
+    return Program(inputs, kept, renamed)

@@ -1,0 +1,1 @@
+"""The checks that the worker runs on each backend, one module per kind."""

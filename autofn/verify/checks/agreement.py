@@ -1,0 +1,192 @@
+"""The compiled kernels against the package's PyTorch operations: every dtype, every layout.
+
+Large enough that each loop of a kernel is entered: whole vectors, grid strides and a tail.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from autofn.verify.checks.compare import (
+    EPS,
+    TINY,
+    Mismatch,
+    compute_dtype,
+    element,
+    require_close,
+    short,
+)
+from autofn.verify.checks.context import Context, variant
+from autofn.verify.job import Array, Case
+from autofn.verify.leaves import KernelLeaves
+
+SHAPE = (3, 7, 5, 3)
+ULPS = 64
+"""Roundings in the compute type that kernels and PyTorch operations may differ by."""
+
+LAYOUTS = (
+    "dense", "channels_last", "permuted", "sliced", "misaligned", "expanded", "broadcast", "empty",
+)
+
+
+def agreement(context: Context, kernels: KernelLeaves) -> str:
+    """Outputs and gradients of the kernels equal those of the PyTorch leaf to rounding."""
+    count = 0
+    for case in context.cases("dense"):
+        for layout in LAYOUTS:
+            for dtype in EPS:
+                values = _values(context, case, layout, dtype)
+                where = f"{layout}{variant(case.key)}, {short(dtype)}"
+                want = _run(context, values)
+                with context.subject.leaves(kernels.forward, kernels.backward):
+                    got = _run(context, values)
+                try:
+                    _compare(context, values, got, want, dtype, _terms(context, values))
+                except Mismatch as error:
+                    raise Mismatch(f"{where}: {error}") from None
+                count += 1
+    return f"{count} calls"
+
+
+def _values(context: Context, case: Case, layout: str, dtype: torch.dtype) -> dict[str, Any]:
+    """The case's points over SHAPE; parameters in the compute type, as under AMP."""
+    values: dict[str, Any] = {}
+    out = (*SHAPE[:-1], 0) if layout == "empty" else SHAPE
+    tensors = 0
+    for name, value in case.values.items():
+        if not isinstance(value, Array):
+            values[name] = value
+            continue
+        kind, dim = context.job.signature.kinds[name]
+        if kind in ("LEARNABLE", "PER_CHANNEL"):
+            channels = out[dim % len(out)] if -len(out) <= dim < len(out) else 1
+            shape: tuple[int, ...] = (1 if kind == "LEARNABLE" else channels,)
+            values[name] = _filled(value, shape, compute_dtype(dtype)).requires_grad_()
+            continue
+        shape = (SHAPE[1], 1, SHAPE[3]) if layout == "broadcast" and tensors else out
+        values[name] = _laid(_filled(value, shape, dtype), layout).requires_grad_()
+        tensors += 1
+    return values
+
+
+def _filled(array: Array, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """A tensor of `shape` that repeats the array's values."""
+    data = torch.tensor(array.data, dtype=torch.float64)
+    need = math.prod(shape)
+    return data.repeat(1 + need // data.numel())[:need].to(dtype).reshape(shape)
+
+
+def _laid(tensor: Tensor, layout: str) -> Tensor:
+    """The same values in another memory layout."""
+    if layout == "channels_last" and tensor.dim() == 4:
+        return tensor.contiguous(memory_format=torch.channels_last)
+    if layout == "permuted":
+        return tensor.transpose(0, -1).contiguous().transpose(0, -1)
+    if layout == "sliced":
+        wide = torch.full((*tensor.shape[:-1], 2 * tensor.shape[-1] + 1), torch.nan).to(tensor)
+        view = wide[..., 1::2]
+        view.copy_(tensor)
+        return view
+    if layout == "misaligned":
+        flat = torch.empty(tensor.numel() + 1, dtype=tensor.dtype)
+        return flat[1:].view(tensor.shape).copy_(tensor)
+    if layout == "expanded":
+        return tensor[:, :1].expand(tensor.shape)
+    return tensor
+
+
+def _run(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
+    """Outputs, and the gradients of their weighted sum."""
+    outputs = context.subject.apply(values)
+    names = context.given(values)
+    results = {name: y.detach() for name, y in zip(context.subject.outputs, outputs, strict=True)}
+    roots = [y for y in outputs if y.requires_grad]
+    weights = [
+        torch.linspace(0.5, 1.5, max(1, y.numel()), dtype=torch.float64)[: y.numel()]
+        .to(y.dtype)
+        .reshape(y.shape)
+        for y in roots
+    ]
+    if roots:
+        tensors = [values[name] for name in names]
+        grads = torch.autograd.grad(roots, tensors, weights, materialize_grads=True)
+        results.update({f"gradient of {n}": g for n, g in zip(names, grads, strict=True)})
+    return results
+
+
+def _compare(
+    context: Context,
+    values: dict[str, Any],
+    got: dict[str, Tensor],
+    want: dict[str, Tensor],
+    dtype: torch.dtype,
+    terms: dict[str, Tensor],
+) -> None:
+    for name, mine in got.items():
+        theirs = want[name]
+        if mine.dtype != theirs.dtype:
+            raise Mismatch(f"{name}: expected {short(theirs.dtype)}, got {short(mine.dtype)}")
+        # The terms of a sum are rounded to the kernel's dtype before they are added.
+        scale = terms.get(name, theirs.detach().double().abs())
+        summed = scale.numel() < math.prod(_shape(got, context))
+        rounding = EPS[dtype] if summed else EPS[theirs.dtype]
+        require_close(
+            mine,
+            theirs,
+            (ULPS * EPS[compute_dtype(dtype)] + 3 * rounding) * scale + 4 * TINY[theirs.dtype],
+            name,
+            functools.partial(_place, context, values, name, at=theirs),
+        )
+
+
+def _shape(results: dict[str, Tensor], context: Context) -> torch.Size:
+    return results[context.subject.outputs[0]].shape
+
+
+def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
+    """Per leaf, the sum of the absolute terms of its gradient, in the leaf's shape."""
+    subject = context.subject
+    everything = [values[name] for name in subject.manifest["values"]]
+    shape = subject.apply(values)[0].shape
+    spread = context.spread(values, shape)
+    tensors = [
+        None if spread[n] is None else spread[n].detach().double().expand(shape).contiguous()
+        for n in subject.names
+    ]
+    outputs = subject.op.forward_leaf(tensors, everything)
+    ones = [torch.full_like(output, 1.5) for output in outputs]
+    found = subject.leaf_gradients(tensors, everything, outputs, ones)
+    terms: dict[str, Tensor] = {}
+    for name in context.given(values):
+        grad = found[name]
+        if grad is not None:
+            kind, dim = context.job.signature.kinds[name]
+            terms[f"gradient of {name}"] = _summed_to(grad.abs(), values[name].shape, kind, dim)
+    return terms
+
+
+def _summed_to(grad: Tensor, shape: Sequence[int], kind: str, dim: int) -> Tensor:
+    """The sum of a full gradient over the dimensions that its input, of `shape`, lacks."""
+    if tuple(grad.shape) == tuple(shape):
+        return grad
+    if math.prod(shape) == 1:
+        return grad.sum().reshape(tuple(shape))
+    if kind == "PER_CHANNEL" and len(shape) == 1:
+        others = [d for d in range(grad.dim()) if d != dim % grad.dim()]
+        return grad.sum(others) if others else grad
+    return grad.sum_to_size(tuple(shape))
+
+
+def _place(
+    context: Context, values: dict[str, Any], name: str, index: int, *, at: Tensor
+) -> str:
+    """Where element `index` of a result lies: the point behind it, if it is an output."""
+    if name in context.subject.outputs:
+        return context.place(values, at.shape, index)
+    return element(at.shape, index)

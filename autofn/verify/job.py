@@ -1,0 +1,80 @@
+"""What the verification's parent sends its worker; data only, so neither torch nor SymPy here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Level = Literal["quick", "full"]
+Where = Literal["regular", "kink", "hard"]
+Key = tuple[tuple[str, str | bool | int], ...]
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the Function; `fields` are (field, leaf) pairs where it is a settings."""
+
+    name: str
+    type_name: str = ""
+    fields: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Signature:
+    """How the Function is called; `kinds` maps differentiable leaves to kind and channel dim."""
+
+    arguments: tuple[Argument, ...]
+    kinds: dict[str, tuple[str, int]]
+    own_gradient: bool
+
+
+@dataclass(frozen=True)
+class Array:
+    """A tensor's values in row-major order, and how the worker is to lay it out in memory."""
+
+    shape: tuple[int, ...]
+    data: tuple[float, ...]
+    layout: Literal["dense", "transposed", "sliced"] = "dense"
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call of one variant, off the formula's kinks in every element of its output.
+
+    `values` has every leaf: an Array, or None for an absent tensor, or a number or choice.
+    """
+
+    name: str
+    key: Key
+    values: dict[str, Array | float | int | str | bool | None]
+
+
+@dataclass(frozen=True)
+class Table:
+    """Points of one variant and dtype, and what is true there.
+
+    The points are exact in the dtype that each leaf has. `values` has a list per output,
+    `gradients` one per (output, leaf), `seconds` one per (output, leaf, leaf); an entry that is
+    not known is NaN. `numbers` are those of all points.
+    """
+
+    where: Where
+    key: Key
+    dtype: str
+    numbers: dict[str, float | int | str | bool]
+    points: dict[str, list[float]]
+    values: dict[str, list[float]]
+    gradients: dict[tuple[str, str], list[float]]
+    seconds: dict[tuple[str, str, str], list[float]]
+
+
+@dataclass(frozen=True)
+class Job:
+    """One package to check: where it lies, how to call it, with what, and what is true."""
+
+    folder: str
+    class_name: str
+    signature: Signature
+    cases: tuple[Case, ...]
+    tables: tuple[Table, ...]
+    level: Level

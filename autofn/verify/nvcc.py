@@ -1,0 +1,87 @@
+"""Compiles a package's kernels.cu with nvcc, where there is one, and reads what ptxas says."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from autofn.verify.host import first_error
+from autofn.verify.report import Row
+
+ARCHITECTURES = ("80", "90")
+CHECK = "compiles"
+TIMEOUT = 300
+
+FLAGS = (
+    "-std=c++17 -O3 --fmad=false -Xptxas -v -Xcompiler -Wall,-Wextra -Werror all-warnings"
+).split()
+
+
+def backend(architecture: str) -> str:
+    return f"nvcc sm_{architecture}"
+
+
+def find() -> str | None:
+    """nvcc on the PATH, or in $CUDA_HOME."""
+    home = os.environ.get("CUDA_HOME")
+    return shutil.which("nvcc") or (shutil.which(f"{home}/bin/nvcc") if home else None)
+
+
+def start(nvcc: str, package: Path, folder: Path) -> subprocess.Popen[str]:
+    """Starts one compilation for all architectures."""
+    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+    return subprocess.Popen(
+        [
+            nvcc, *FLAGS, *targets, "-fatbin",
+            "-o", str(folder / "kernels.fatbin"), str(package / "kernels.cu"),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def not_run() -> list[Row]:
+    return [Row(backend(a), CHECK, "not run", "nvcc not found") for a in ARCHITECTURES]
+
+
+def finish(process: subprocess.Popen[str]) -> list[Row]:
+    """One row per architecture: registers and spills, or the compiler's first error."""
+    try:
+        output, _ = process.communicate(timeout=TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        detail = f"nvcc took more than {TIMEOUT} s"
+        return [Row(backend(a), CHECK, "failed", detail) for a in ARCHITECTURES]
+    if process.returncode:
+        return [Row(backend(a), CHECK, "failed", first_error(output)) for a in ARCHITECTURES]
+    return [_row(a, output) for a in ARCHITECTURES]
+
+
+def _row(architecture: str, output: str) -> Row:
+    registers: list[int] = []
+    spills = stack = 0
+    current = ""
+    for line in output.splitlines():
+        if found := re.search(r"Compiling entry function .* for 'sm_(\d+)'", line):
+            current = found.group(1)
+        if current != architecture:
+            continue
+        if found := re.search(r"Used (\d+) registers", line):
+            registers.append(int(found.group(1)))
+        if found := re.search(
+            r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", line
+        ):
+            stack = max(stack, int(found.group(1)))
+            spills = max(spills, int(found.group(2)), int(found.group(3)))
+    detail = (
+        f"{len(registers)} kernels, at most {max(registers, default=0)} registers, "
+        f"{spills} bytes spilled"
+    )
+    if stack:
+        detail += f", {stack} bytes of local memory"
+    return Row(backend(architecture), CHECK, "passed", detail)

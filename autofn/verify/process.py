@@ -1,0 +1,132 @@
+"""The worker from outside: started, fed, listened to, and its death turned into rows."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import cast
+
+from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
+from autofn.verify.report import Row, Status
+
+
+class Worker:
+    """One worker process; with `tools`, under their address sanitizer.
+
+    It is started at once, so that it imports torch while its parent prepares the job.
+    """
+
+    def __init__(self, folder: Path, tools: Toolchain | None) -> None:
+        self._errors = (folder / "worker.err").open("w+", encoding="utf-8", errors="replace")
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+        environment["OMP_NUM_THREADS"] = "1"
+        environment.pop("AUTOFN_BACKEND", None)
+        if tools is not None:
+            environment.update(SANITIZER_OPTIONS)
+            preloaded = environment.get("LD_PRELOAD", "")
+            environment["LD_PRELOAD"] = f"{tools.runtime} {preloaded}".rstrip()
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "autofn.verify.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            text=True,
+            env=environment,
+            cwd=folder,
+        )
+        self._messages: queue.Queue[list[str] | None] = queue.Queue()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+
+    def ready(self, timeout: float) -> bool:
+        """Whether it came up; under a sanitizer it may not."""
+        try:
+            message = self._messages.get(timeout=timeout)
+        except queue.Empty:
+            return False
+        return message is not None
+
+    def send(self, line: str) -> None:
+        """A line to the worker; a dead worker is found out by `rows`."""
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(line + "\n")
+            self._process.stdin.flush()
+        except (BrokenPipeError, ValueError):
+            pass
+
+    def rows(
+        self,
+        expected: Sequence[tuple[str, str]],
+        on_row: Callable[[Row], None],
+        timeout: float,
+    ) -> None:
+        """Passes on a row for each of `expected`: as sent, or why it never came."""
+        waiting = list(expected)
+        running: tuple[str, str] | None = None
+        end = time.monotonic() + timeout
+        late = False
+        while True:
+            try:
+                message = self._messages.get(timeout=max(0.0, end - time.monotonic()))
+            except queue.Empty:
+                late = True
+                self._process.kill()
+                break
+            if message is None:
+                break
+            if message[0] == "done":
+                return
+            if message[0] == "begin":
+                running = (message[1], message[2])
+            elif message[0] == "row":
+                _, backend, check, status, detail = message
+                running = None
+                if (backend, check) in waiting:
+                    waiting.remove((backend, check))
+                on_row(Row(backend, check, cast(Status, status), detail))
+        why = f"no result within {timeout:.0f} s" if late else self.last_words()
+        failed = running or waiting[0]
+        waiting.remove(failed)
+        on_row(Row(*failed, "failed", why))
+        for backend, check in waiting:
+            on_row(Row(backend, check, "not run", f"the process ended in {failed[1]}"))
+
+    def close(self) -> None:
+        """Ends the process, whatever it does."""
+        if self._process.poll() is None:
+            self._process.kill()
+        self._process.wait()
+        self._listener.join()
+        self._errors.close()
+
+    def _listen(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            self._messages.put(json.loads(line))
+        self._messages.put(None)
+
+    def last_words(self) -> str:
+        """What the sanitizer, or Python, said last."""
+        code = self._process.wait()
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors if line.strip()]
+        told = [line for line in lines if "SUMMARY:" in line or "runtime error:" in line]
+        if told:
+            return _shortened(told[0])
+        ended = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"the process ended with {ended}" + (f": {lines[-1]}" if lines else "")
+
+
+def _shortened(line: str) -> str:
+    """A sanitizer's line without the temporary folder's name."""
+    return re.sub(r"(/[^\s/:]+)+/([^\s/:]+)", r"\2", line)

@@ -1,0 +1,163 @@
+"""One verification: compilers, worker and oracle side by side, their findings one report."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from autofn.model import Definition
+from autofn.package import MANIFEST, Package
+from autofn.verify import host, nvcc
+from autofn.verify.job import Level
+from autofn.verify.process import Worker
+from autofn.verify.report import AGREEMENT, CHECKS, CPU, GPU, HOST, TORCH, Report, Row
+from autofn.verify.tables import make_job
+
+START = 120.0
+"""Seconds in which the worker must have imported torch."""
+
+LIMIT = {"quick": 180.0, "full": 1800.0}
+"""Seconds in which the worker must be done."""
+
+OnRow = Callable[[Row], None]
+
+
+def run_checks(
+    package: Package, definition: Definition, level: Level, on_row: OnRow | None
+) -> Report:
+    """See `autofn.verify.verify_package`."""
+    rows: list[Row] = []
+    lock = threading.Lock()
+
+    def found(row: Row) -> None:
+        with lock:
+            rows.append(row)
+            if on_row is not None:
+                on_row(row)
+
+    with tempfile.TemporaryDirectory(prefix="autofn_verify_") as name:
+        run = _Run(Path(name), package, definition, level, found)
+        try:
+            run.all()
+        finally:
+            run.close()
+    return Report(package.name, tuple(sorted(rows, key=_order)))
+
+
+def _order(row: Row) -> tuple[int, int]:
+    backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES), CPU, GPU]
+    checks = [*CHECKS, AGREEMENT]
+    return (
+        backends.index(row.backend) if row.backend in backends else len(backends),
+        checks.index(row.check) if row.check in checks else -1,
+    )
+
+
+class _Run:
+    """One verification: its folder, its processes, and the order in which they meet."""
+
+    def __init__(
+        self, folder: Path, package: Package, definition: Definition, level: Level, found: OnRow
+    ) -> None:
+        self.folder = folder
+        self.definition = definition
+        self.level = level
+        self.found = found
+        self.package = folder / package.name
+        for path, text in package.files:
+            target = self.package / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+        self.kernels = json.loads(package.text(MANIFEST))["kernels"]
+        self.tools = host.toolchain()
+        self.workers: list[Worker] = []
+        self.compilers: list[subprocess.Popen[str]] = []
+
+    def all(self) -> None:
+        sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
+        worker = self._worker(sanitized)
+        build = None
+        if sanitized is not None:
+            build = host.start_build(sanitized, self.package, self.kernels, self.folder)
+            self.compilers.append(build)
+        waiter = self._start_nvcc()
+        self._absent()
+        job = make_job(self.definition, str(self.package), self.level)
+        (self.folder / "job").write_bytes(pickle.dumps(job))
+        why = self.tools if isinstance(self.tools, str) else ""
+        if not worker.ready(START):
+            if sanitized is not None:
+                why = f"the sanitizer cannot be preloaded: {worker.last_words()}"
+            worker = self._worker(None)
+            build = None
+        worker.send(str(self.folder / "job"))
+        library = ""
+        if build is not None:
+            library, why = self._built(build)
+        worker.send(json.dumps(library))
+        expected = [(TORCH, check) for check in CHECKS]
+        if library:
+            expected += [(HOST, check) for check in (*CHECKS, AGREEMENT)]
+        else:
+            self._no_host(why, failed=build is not None)
+        worker.rows(expected, self.found, LIMIT[self.level])
+        if waiter is not None:
+            waiter.join()
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.close()
+        for compiler in self.compilers:
+            if compiler.poll() is None:
+                compiler.kill()
+                compiler.communicate()
+
+    def _worker(self, tools: host.Toolchain | None) -> Worker:
+        worker = Worker(self.folder, tools)
+        self.workers.append(worker)
+        return worker
+
+    def _built(self, build: subprocess.Popen[str]) -> tuple[str, str]:
+        """The library's path, or an empty one and the compiler's message."""
+        output, _ = build.communicate()
+        if build.returncode == 0:
+            return str(self.folder / "kernels.so"), ""
+        return "", host.first_error(output)
+
+    def _no_host(self, why: str, *, failed: bool) -> None:
+        if failed:
+            self.found(Row(HOST, "compiles", "failed", why))
+            why = "the kernels do not compile"
+        for check in (*CHECKS, AGREEMENT):
+            self.found(Row(HOST, check, "not run", why))
+
+    def _start_nvcc(self) -> threading.Thread | None:
+        compiler = nvcc.find()
+        if compiler is None:
+            for row in nvcc.not_run():
+                self.found(row)
+            return None
+        process = nvcc.start(compiler, self.package, self.folder)
+        self.compilers.append(process)
+
+        def wait() -> None:
+            for row in nvcc.finish(process):
+                self.found(row)
+
+        waiter = threading.Thread(target=wait, daemon=True)
+        waiter.start()
+        return waiter
+
+    def _absent(self) -> None:
+        """The backends that a package does not have yet."""
+        self.found(Row(CPU, "all checks", "not run", "the package has no CPU kernel"))
+        gpu = "the package has no binding for CUDA tensors"
+        if shutil.which("nvidia-smi") is None:
+            gpu = f"no GPU here, and {gpu}"
+        self.found(Row(GPU, "all checks", "not run", gpu))

@@ -1,0 +1,11 @@
+"""Activation."""
+
+from sympy import Max, Min
+
+from autofn import formula
+
+
+@formula
+def hard_sigmoid(x):
+    """Hard sigmoid: relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244)."""
+    return Min(Max(x + 3, 0), 6) / 6

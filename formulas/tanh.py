@@ -1,0 +1,11 @@
+"""Activation."""
+
+import sympy
+
+from autofn import formula
+
+
+@formula
+def tanh(x):
+    """Hyperbolic tangent (torch.nn.Tanh)."""
+    return sympy.tanh(x)

@@ -1,0 +1,31 @@
+"""What the tests share: the repository on the path, one thread per worker."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+ROOT = Path(__file__).resolve().parent.parent
+for folder in (ROOT, ROOT / "tests"):
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+@pytest.fixture
+def pytorch_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Generated packages run their PyTorch path, so that no test waits for a compiler.
+
+    AUTOFN_BACKEND=native in the environment runs the same tests on the compiled kernels.
+    """
+    monkeypatch.setenv("AUTOFN_BACKEND", os.environ.get("AUTOFN_BACKEND", "torch"))
