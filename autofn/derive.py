@@ -61,7 +61,7 @@ def recognise(expr: Expr) -> Expr:
         seen[node] = result
         return result
 
-    return visit(expr)  # type: ignore[return-value]
+    return visit(expr)
 
 
 def _rebuild(node: Basic, args: list[Basic]) -> Basic:
@@ -536,7 +536,7 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 
 def _tidied(derivative: Expr) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    return compact(recognise(derivative))  # type: ignore[arg-type]
+    return compact(recognise(derivative))
 
 
 def compact(expr: Expr) -> Expr:

@@ -15,6 +15,7 @@ from sympy import Expr, Symbol
 from autofn import __version__, resources
 from autofn.api import camel_case
 from autofn.backends import cpp, cuda, pytorch
+from autofn.backends.fold import fold
 from autofn.model import (
     DIFFERENTIABLE,
     REQUIRED,
@@ -46,7 +47,8 @@ def _environment() -> jinja2.Environment:
 
 
 def _rendered(template: str, **context: Any) -> str:
-    return _environment().get_template(template).render(**context)
+    text = _environment().get_template(template).render(**context)
+    return fold(text) if template.endswith(".py.j2") else text
 
 
 def emit(made: Plan) -> Package:
@@ -58,7 +60,7 @@ def emit(made: Plan) -> Package:
     scalar = kernels(made)
     files = {
         "__init__.py": _init(definition, names, header),
-        "_runtime.py": _rendered("_runtime.py.j2", format=FORMAT),
+        "_runtime.py": _rendered("_runtime.py.j2", header=f"{MARKER} (format {FORMAT}). DO NOT EDIT."),
         "maths.py": _maths(made, names, header),
         "op.py": _op(made, names, header),
         "maths.h": _header(made, scalar, header),
@@ -346,7 +348,6 @@ def _op(made: Plan, names: _Names, header: str) -> str:
     saved_dims = [dims.get(name, "...") for name in made.saved]
     extra = ["aligned"] if has_layout else []
     backward_names = ["needs", *grads, *saved, "values", "likes", *extra]
-    joined = ", ".join(tensors)
     value_exprs = [_value_expr(leaf, names) for leaf in definition.leaves
                    if leaf.kind not in _REQUIRED]  # fmt: skip
     aligned_vmap = [
@@ -374,19 +375,10 @@ def _op(made: Plan, names: _Names, header: str) -> str:
         "forward_names": forward_names,
         "value_exprs": _tuple(value_exprs)[1:-1],
         "differentiable": tensors,
-        "aligned": lambda text: (
-            f"{text} if aligned else _rt.align({text}, _LAYOUT, _rt.rank({text}, _LAYOUT))"
-            if has_layout
-            else text
-        ),
-        "traced_aligned": (
-            f"_rt.align(({joined},), _LAYOUT, _rt.rank(({joined},), _LAYOUT))"
-            if has_layout
-            else f"({joined},)"
-        ),
         "tuple": lambda items: _tuple(list(items))[1:-1],
-        "unpack": lambda items: _tuple(list(items))[1:-1],
+        "unpack": _unpacked,
         "saved_exprs": [_saved_expr(name, made, names, places) for name in made.saved],
+        "prunes": any("needs" in _saved_expr(n, made, names, places) for n in made.saved),
         "needs_exprs": _tuple([
             f"ctx.needs_input_grad[{place}]" if leaf.name in active else "False"
             for place, leaf in zip(places, differentiable, strict=True)
@@ -404,6 +396,7 @@ def _op(made: Plan, names: _Names, header: str) -> str:
         "backward_names": backward_names,
         "traced_names": arguments,
         "choice_checks": _choice_checks(definition, names),
+        "own": definition.own_gradient,
         "amp": definition.options.amp == "float32",
         "reduction": definition.options.reduction,
         "signature": _signature(definition),
@@ -417,6 +410,12 @@ def _op(made: Plan, names: _Names, header: str) -> str:
 
 def _tuple(items: list[str]) -> str:
     return f"({', '.join(items)}{',' if len(items) == 1 else ''})"
+
+
+def _unpacked(items: Sequence[str]) -> str:
+    """The left side of an assignment from a tuple; in brackets, to be folded, where it is long."""
+    text = _tuple(list(items))
+    return text if len(text) > 80 else text[1:-1]
 
 
 def _layout(leaf: Leaf) -> str:
@@ -501,8 +500,8 @@ def _default(parameter: Parameter) -> str | None:
     return repr(parameter.default)
 
 
-def _declared(parameters: Sequence[Parameter], tail: Sequence[str] = ()) -> str:
-    """A signature's text. A default before a required argument is dropped: Python has no such."""
+def _declared(parameters: Sequence[Parameter], tail: Sequence[str] = ()) -> list[str]:
+    """The parts of a signature. A default before a required argument is dropped: Python has no such."""
     plain = [p for p in parameters if not p.keyword_only]
     keyword = [p for p in parameters if p.keyword_only]
     required = max((i for i, p in enumerate(plain) if _default(p) is None), default=-1)
@@ -515,21 +514,15 @@ def _declared(parameters: Sequence[Parameter], tail: Sequence[str] = ()) -> str:
     for p in keyword:
         default = _default(p)
         parts.append(f"{p.name}: {_annotation(p)}" + (f" = {default}" if default else ""))
-    return _broken([*parts, *tail])
-
-
-def _broken(parts: list[str]) -> str:
-    joined = ", ".join(parts)
-    if len(joined) <= 60:
-        return joined
-    return "\n" + "".join(f"    {part},\n" for part in parts)
+    return [*parts, *tail]
 
 
 _REDUCTION = 'reduction: Literal["none", "mean", "sum"] = "none"'
 
 
 def _signature(definition: Definition) -> str:
-    return _declared(definition.parameters, [_REDUCTION] if definition.options.reduction else [])
+    tail = [_REDUCTION] if definition.options.reduction else []
+    return ", ".join(_declared(definition.parameters, tail))
 
 
 def _settings_class(parameter: Parameter) -> dict[str, Any]:
@@ -610,7 +603,7 @@ def _module_context(made: Plan, names: _Names) -> dict[str, Any]:
         values.append({"attribute": "num_channels", "name": "num_channels"})
         shown.append("num_channels={" + self_name + ".num_channels}")
     constructor += [f"{p.name}: float" for p in started]
-    constructor += _declared_parts(settable)
+    constructor += _declared(settable)
     tail = ["device=None", "dtype=None"]
     if definition.options.reduction:
         tail = [_REDUCTION, *tail]
@@ -630,7 +623,7 @@ def _module_context(made: Plan, names: _Names) -> dict[str, Any]:
     tensors = [p for p in parameters if p.kind in TENSORS]
     return {
         "me": self_name,
-        "constructor": _joined(constructor),
+        "constructor": ", ".join(constructor),
         "parameters": [
             {
                 "attribute": attribute[p.name],
@@ -641,32 +634,11 @@ def _module_context(made: Plan, names: _Names) -> dict[str, Any]:
             for p in learned
         ],
         "module_values": values,
-        "module_signature": _joined([self_name, *_declared_parts(tensors)]),
+        "module_signature": ", ".join([self_name, *_declared(tensors)]),
         "module_call": ", ".join(call),
         "extra_repr": 'f"' + ", ".join(shown) + '"' if shown else '""',
         "module_doc": _module_doc(made, learned, settable),
     }
-
-
-def _declared_parts(parameters: Sequence[Parameter]) -> list[str]:
-    text = _declared(parameters)
-    if text.startswith("\n"):
-        return [line.strip().removesuffix(",") for line in text.strip().splitlines()]
-    # One line: split at the commas between declarations, not those inside Literal[...].
-    parts, depth, start = [], 0, 0
-    for index, char in enumerate(text):
-        depth += (char in "[(") - (char in "])")
-        if char == "," and depth == 0:
-            parts.append(text[start:index].strip())
-            start = index + 1
-    return [*parts, text[start:].strip()] if text else []
-
-
-def _joined(parts: list[str]) -> str:
-    joined = ", ".join(parts)
-    if len(joined) <= 70:
-        return joined
-    return "\n" + "".join(f"        {part},\n" for part in parts) + "    "
 
 
 def _module_doc(made: Plan, learned: list[Parameter], settable: list[Parameter]) -> str:

@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-class Head(Function):
+class Head(Function):  # type: ignore[misc]  # SymPy has no types
     """A real function with a stable implementation in every backend."""
 
     is_real = True

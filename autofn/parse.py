@@ -521,8 +521,8 @@ class _Parser:
                 number = value.evalf(8)
             except Exception:
                 self._refuse(node, f"{shown} has no value", "simplify it")
-            if number.has(S.ImaginaryUnit, S.NaN):
-                self._refuse(node, f"{shown} is not a real number", "check the arguments")
+            if not isinstance(number, sympy.Float | Rational):
+                self._refuse(node, f"{shown} is not a finite real number", "check the arguments")
             size = abs(number)
         if size >= _LARGEST:
             self._refuse(node, f"{shown} is too large for a float", "scale the formula")

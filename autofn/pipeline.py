@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from autofn.emit import emit
+from autofn.explain import Explanation, explain
 from autofn.model import Definition
 from autofn.package import Package
 from autofn.plan import plan
+
+__all__ = ["Explanation", "explain", "generate"]
 
 
 def generate(definition: Definition) -> Package:

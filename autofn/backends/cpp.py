@@ -6,6 +6,7 @@ vectorise it on a CPU and nvcc compiles the same text for a GPU.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 from sympy import S, oo
@@ -14,6 +15,8 @@ from autofn.backends.text import ATOM, Dialect, Text, render
 from autofn.ops import CPP_HELPERS, OPS
 from autofn.plan import Kernel
 from autofn.program import Node, Program
+
+WIDTH = 100
 
 _LEVELS = {
     "mul": 70, "div": 70, "rsqrt": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
@@ -58,23 +61,36 @@ def function(kernel: Kernel, program: Program) -> str:
     """The scalar function of a kernel: `template <typename T> AUTOFN_FN ...`."""
     names = {operand.name: operand.cname for operand in kernel.inputs}
     rendered = render(program, CPP, names)
-    inputs = ", ".join(f"T {operand.cname}" for operand in kernel.inputs)
-    lines = [
-        f"  const {'bool' if line.boolean else 'T'} {line.name} = {line.code};"
-        for line in rendered.lines
-    ]
+    inputs = [f"T {operand.cname}" for operand in kernel.inputs]
+    lines: list[str] = []
+    for line in rendered.lines:
+        lines += _statement(f"const {'bool' if line.boolean else 'T'} {line.name} = ", line.code)
     results = [text.code if text is not None else "T(0)" for text in rendered.outputs]
     if len(results) == 1:
-        head = f"template <typename T> AUTOFN_FN T {kernel.function}({inputs}) {{"
-        lines.append(f"  return {results[0]};")
+        parameters = inputs
+        returns = "T"
+        lines += _statement("return ", results[0])
     else:
-        outputs = ", ".join(f"T& {operand.cname}" for operand in kernel.outputs)
-        head = f"template <typename T>\nAUTOFN_FN void {kernel.function}({inputs},\n    {outputs}) {{"
-        lines += [
-            f"  {operand.cname} = {code};"
-            for operand, code in zip(kernel.outputs, results, strict=True)
-        ]
-    return "\n".join([*_silenced(kernel, program), head, *lines, "}"])
+        parameters = inputs + [f"T& {operand.cname}" for operand in kernel.outputs]
+        returns = "void"
+        for operand, code in zip(kernel.outputs, results, strict=True):
+            lines += _statement(f"{operand.cname} = ", code)
+    head = f"AUTOFN_FN {returns} {kernel.function}("
+    signature = f"template <typename T> {head}{', '.join(parameters)}) {{"
+    if len(signature) > WIDTH:
+        signature = f"template <typename T>\n{head}{', '.join(parameters)}) {{"
+    if len(signature.splitlines()[-1]) > WIDTH:
+        # "T x" stays together.
+        joined = ", ".join(each.replace(" ", "\0") for each in parameters)
+        filled = textwrap.fill(joined, WIDTH - 4).replace("\0", " ")
+        signature = f"template <typename T>\n{head}\n{textwrap.indent(filled, '    ')}) {{"
+    return "\n".join([*_silenced(kernel, program), signature, *lines, "}"])
+
+
+def _statement(start: str, code: str) -> list[str]:
+    filled = textwrap.wrap(f"  {start}{code};", WIDTH, subsequent_indent="      ",
+                           break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return ["  " + filled[0].strip(), *filled[1:]]
 
 
 def _silenced(kernel: Kernel, program: Program) -> list[str]:

@@ -105,8 +105,6 @@ class Function:
     @property
     def text(self) -> str:
         head = f"def {self.name}({', '.join(self.parameters)}):"
-        if len(head) > 100:
-            head = f"def {self.name}(\n    {', '.join(self.parameters)}\n):"
         lines = [head, f'    """{self.doc}"""', *(f"    {line}" for line in self.body)]
         return "\n".join(lines)
 
@@ -167,7 +165,9 @@ def function(
                 blocks.setdefault(condition, []).append(f"{target} = {value}")
     body += blocks.pop("")
     if unset:
-        body.append(" = ".join([*unset, "None"]))
+        # In groups that fit on a line.
+        for start in range(0, len(unset), 4):
+            body.append(" = ".join([*unset[start : start + 4], "None"]))
     for condition, lines in blocks.items():
         body += [f"if {condition}:", *(f"    {line}" for line in lines)]
     body.append(_return(returned, always_tuple=needs))
@@ -178,9 +178,7 @@ def _return(values: Sequence[str], *, always_tuple: bool) -> str:
     if len(values) == 1:
         return f"return ({values[0]},)" if always_tuple else f"return {values[0]}"
     joined = ", ".join(values)
-    if len(joined) <= 88:
-        return f"return {joined}"
-    return "return (\n" + "".join(f"        {value},\n" for value in values) + "    )"
+    return f"return ({joined})" if len(joined) > 80 else f"return {joined}"
 
 
 class _Conditions:

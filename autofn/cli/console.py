@@ -16,6 +16,7 @@ from autofn.errors import AutofnError, InternalError
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.live import Live
+    from rich.table import Table
 
     from autofn.install import Drift
     from autofn.isolate import Progress
@@ -41,8 +42,21 @@ def say(text: str, style: str | None = None) -> None:
     console().print(text, style=style, soft_wrap=True)
 
 
+def show_table(table: Table) -> None:
+    """A table on stdout; a file gets no padding."""
+    target = console()
+    if target.is_terminal:
+        target.print(table)
+        return
+    with target.capture() as captured:
+        target.print(table)
+    for line in captured.get().splitlines():
+        print(line.rstrip())
+
+
 def show_error(error: AutofnError) -> None:
-    """What, where, remedy, on stderr."""
+    """What, where, remedy, on stderr, after what stdout has to say already."""
+    sys.stdout.flush()
     if isinstance(error, InternalError):
         place = f"{error.where}: " if error.where else ""
         show_internal(f"{place}{error.what}", error.trace)
@@ -74,9 +88,8 @@ def show_report(report: Report, *, title: str | None = None, failures_only: bool
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(
-        title=title or report.name, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False
-    )
+    frame = box.SIMPLE_HEAD if sys.stdout.isatty() else None
+    table = Table(title=title or report.name, title_justify="left", box=frame, pad_edge=False)
     for heading in ("backend", "check", "result"):
         table.add_column(heading, no_wrap=True)
     table.add_column("detail", overflow="fold")
@@ -89,7 +102,7 @@ def show_report(report: Report, *, title: str | None = None, failures_only: bool
             Text(row.detail),
         )
         backend = row.backend
-    console().print(table)
+    show_table(table)
 
 
 def show_drift(drift: Drift) -> None:

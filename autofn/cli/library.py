@@ -58,7 +58,7 @@ def list_library() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from autofn.cli.console import console
+    from autofn.cli.console import show_table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(no_wrap=True)
@@ -72,4 +72,4 @@ def list_library() -> None:
             table.add_row(Text(entry.group, "bold"))
             group = entry.group
         table.add_row(Text(f"  {entry.name}"), Text(entry.summary))
-    console().print(table)
+    show_table(table)

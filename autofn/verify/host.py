@@ -28,18 +28,22 @@ FLAGS = (
 
 # What the sanitizers are to do in the worker: torch's own allocations are not ours to judge.
 SANITIZER_OPTIONS = {
-    "ASAN_OPTIONS": "detect_leaks=0:quarantine_size_mb=8:detect_odr_violation=0",
+    "ASAN_OPTIONS": "detect_leaks=0:detect_odr_violation=0:malloc_context_size=1:"
+    "quarantine_size_mb=1:thread_local_quarantine_size_kb=16",
     "UBSAN_OPTIONS": "print_stacktrace=0",
 }
 
 
 @dataclass(frozen=True)
 class Toolchain:
-    """A C++ compiler with the address sanitizer's runtime, which the worker preloads."""
+    """A C++ compiler, and what the worker preloads: the sanitizer's runtime and C++'s.
+
+    Without the latter, the runtime does not find what it intercepts, and dies of an exception.
+    """
 
     compiler: str
     flags: tuple[str, ...]
-    runtime: str
+    runtime: tuple[str, str]
 
 
 @functools.cache
@@ -56,11 +60,16 @@ def toolchain() -> Toolchain | str:
         clang = "clang" in _output([compiler, "--version"])
         arch = platform.machine()
         library = f"libclang_rt.asan-{arch}.so" if clang else "libasan.so"
-        runtime = _output([compiler, f"-print-file-name={library}"]).strip()
-        if os.path.isabs(runtime) and os.path.exists(runtime):
+        asan, stdcxx = (_library(compiler, name) for name in (library, "libstdc++.so.6"))
+        if asan and stdcxx:
             extra = ("-shared-libasan",) if clang else ()
-            return Toolchain(compiler, (*FLAGS, *extra), os.path.realpath(runtime))
+            return Toolchain(compiler, (*FLAGS, *extra), (asan, stdcxx))
     return f"{tried[0]} has no address sanitizer"
+
+
+def _library(compiler: str, name: str) -> str | None:
+    path = _output([compiler, f"-print-file-name={name}"]).strip()
+    return os.path.realpath(path) if os.path.isabs(path) and os.path.exists(path) else None
 
 
 def _output(command: list[str]) -> str:

@@ -30,8 +30,8 @@ Like = tuple[Shape, torch.dtype] | None
 class KernelLeaves:
     """The leaves of one package over the library at `path`.
 
-    `manifest` and `result_type` are the package's; `kinds` maps each differentiable leaf to its
-    kind and channel dimension.
+    `manifest` and the module `op` are the package's; `kinds` maps each differentiable leaf to its
+    kind and channel dimension. Tensors without memory go to the package's own leaves.
     """
 
     def __init__(
@@ -39,9 +39,10 @@ class KernelLeaves:
         path: Path,
         manifest: dict[str, Any],
         kinds: dict[str, tuple[str, int]],
-        result_type: Callable[..., torch.dtype],
+        op: Any,
     ):
-        self.result_type = result_type
+        self.result_type: Callable[..., torch.dtype] = op._rt.result_type
+        self.fallback = op.forward_leaf, op.backward_leaf
         self.library = ctypes.CDLL(str(path))
         self.manifest = manifest
         self.kinds = kinds
@@ -51,6 +52,8 @@ class KernelLeaves:
         self, tensors: Sequence[Tensor | None], values: Sequence[Any]
     ) -> tuple[Tensor, ...]:
         """`forward_leaf`: every output at the full broadcast shape."""
+        if _without_memory(tensors):
+            return tuple(self.fallback[0](tensors, values))
         names = self.manifest["differentiable"]
         operands: dict[str, Any] = dict(zip(names, tensors, strict=True))
         given = {name: tensor is not None for name, tensor in operands.items()}
@@ -76,6 +79,8 @@ class KernelLeaves:
         likes: Sequence[Like],
     ) -> tuple[Tensor | None, ...]:
         """`backward_leaf`: the gradients that are needed, summed to the shapes of `likes`."""
+        if _without_memory((*grads, *saved)):
+            return tuple(self.fallback[1](needs, grads, saved, values, likes))
         names, outputs = self.manifest["differentiable"], self.manifest["outputs"]
         operands: dict[str, Any] = dict(zip(self.manifest["values"], values, strict=True))
         given = {name: like is not None for name, like in zip(names, likes, strict=True)}
@@ -162,6 +167,12 @@ class KernelLeaves:
             wide = grad if grad.dtype == torch.float64 else grad.float()
             grad = wide.sum_to_size(shape)
         return grad.to(dtype)
+
+
+def _without_memory(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether some are batched by torch.autograd.grad(is_grads_batched=True)."""
+    legacy: Callable[[Tensor], bool] = torch._C._functorch.is_legacy_batchedtensor
+    return any(tensor is not None and legacy(tensor) for tensor in tensors)
 
 
 def broadcast_shape(shapes: Sequence[torch.Size]) -> torch.Size:

@@ -18,6 +18,9 @@ from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
 from autofn.verify.report import Row, Status
 
 
+_SIGNS = ("SUMMARY:", "runtime error:", "Sanitizer: CHECK failed")
+
+
 class Worker:
     """One worker process; with `tools`, under their address sanitizer.
 
@@ -33,7 +36,7 @@ class Worker:
         if tools is not None:
             environment.update(SANITIZER_OPTIONS)
             preloaded = environment.get("LD_PRELOAD", "")
-            environment["LD_PRELOAD"] = f"{tools.runtime} {preloaded}".rstrip()
+            environment["LD_PRELOAD"] = " ".join([*tools.runtime, preloaded]).rstrip()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "autofn.verify.worker"],
             stdin=subprocess.PIPE,
@@ -120,7 +123,7 @@ class Worker:
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]
-        told = [line for line in lines if "SUMMARY:" in line or "runtime error:" in line]
+        told = [line for line in lines if any(sign in line for sign in _SIGNS)]
         if told:
             return _shortened(told[0])
         ended = f"signal {-code}" if code < 0 else f"exit code {code}"

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+import torch._dynamo  # torch.func.grad imports it: the better, the sooner
 
 from autofn.verify.checks import agreement, contract, numeric, transforms, truth
 from autofn.verify.checks.compare import Mismatch, NotRun
@@ -92,7 +93,7 @@ def main() -> None:
     if library:
         kinds = job.signature.kinds
         subject = context.subject
-        leaves = KernelLeaves(Path(library), subject.manifest, kinds, subject.op._rt.result_type)
+        leaves = KernelLeaves(Path(library), subject.manifest, kinds, subject.op)
         with context.subject.leaves(leaves.forward, leaves.backward):
             for name, check in BY_NAME.items():
                 run(channel, HOST, name, functools.partial(check, context))

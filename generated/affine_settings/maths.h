@@ -29,19 +29,24 @@ template <typename T> AUTOFN_FN T sech2(T x) {
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
-template <typename T> AUTOFN_FN T affine_settings_forward_settings_squash_none(T x, T settings_scale, T settings_shift) {
+template <typename T>
+AUTOFN_FN T affine_settings_forward_settings_squash_none(T x, T settings_scale, T settings_shift) {
   return settings_scale * x + settings_shift;
 }
 
-template <typename T> AUTOFN_FN T affine_settings_backward_settings_squash_none(T grad, T settings_scale) {
+template <typename T>
+AUTOFN_FN T affine_settings_backward_settings_squash_none(T grad, T settings_scale) {
   return grad * settings_scale;
 }
 
-template <typename T> AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, T settings_shift) {
+template <typename T>
+AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, T settings_shift) {
   return std::tanh(settings_scale * x + settings_shift);
 }
 
-template <typename T> AUTOFN_FN T affine_settings_backward_settings_squash_tanh(T grad, T x, T settings_scale, T settings_shift) {
+template <typename T>
+AUTOFN_FN T affine_settings_backward_settings_squash_tanh(
+    T grad, T x, T settings_scale, T settings_shift) {
   return grad * settings_scale * sech2(settings_scale * x + settings_shift);
 }
 

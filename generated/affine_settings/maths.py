@@ -121,5 +121,7 @@ def vjp_jvp_settings_squash_tanh(needs, d_grad, d_x, grad, x, settings_scale, se
 def vjp_jvp(needs, d_grad, d_x, grad, x, settings_scale, settings_shift, settings_squash):
     """The tangent of each gradient."""
     if settings_squash == 'none':
-        return vjp_jvp_settings_squash_none(needs, d_grad, d_x, grad, x, settings_scale, settings_shift)
+        return vjp_jvp_settings_squash_none(
+            needs, d_grad, d_x, grad, x, settings_scale, settings_shift
+        )
     return vjp_jvp_settings_squash_tanh(needs, d_grad, d_x, grad, x, settings_scale, settings_shift)

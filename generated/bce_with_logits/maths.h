@@ -36,8 +36,7 @@ template <typename T> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
 }
 
 template <typename T>
-AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
   grad_input = grad * (sigmoid(input) - target);
   grad_target = -grad * input;
 }

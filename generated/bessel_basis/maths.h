@@ -57,8 +57,7 @@ template <typename T> AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
 }
 
 template <typename T>
-AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff,
-    T& grad_x, T& grad_n) {
+AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0;
   const T v2 = v1 * n * x;

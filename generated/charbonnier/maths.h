@@ -27,8 +27,8 @@ template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsil
 }
 
 template <typename T>
-AUTOFN_FN void charbonnier_backward(T grad, T input, T target, T epsilon,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void charbonnier_backward(
+    T grad, T input, T target, T epsilon, T& grad_input, T& grad_target) {
   const T v0 = input - target;
   const T v1 = v0 * (grad / std::sqrt(square(v0) + square(epsilon)));
   grad_input = v1;

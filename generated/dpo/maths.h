@@ -36,8 +36,8 @@ template <typename T> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
 }
 
 template <typename T>
-AUTOFN_FN void dpo_backward(T grad, T chosen, T rejected, T beta,
-    T& grad_chosen, T& grad_rejected) {
+AUTOFN_FN void dpo_backward(
+    T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
   const T v0 = grad * beta * sigmoid(-beta * (chosen - rejected));
   grad_chosen = -v0;
   grad_rejected = v0;

@@ -33,8 +33,8 @@ template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
 }
 
 template <typename T>
-AUTOFN_FN void dyt_backward(T grad, T x, T alpha, T gamma,
-    T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
+AUTOFN_FN void dyt_backward(
+    T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = alpha * x;
   const T v1 = grad * gamma * sech2(v0);
   grad_x = alpha * v1;

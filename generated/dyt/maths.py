@@ -51,13 +51,17 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
         v1 = _sech2(v0)
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
         v2 = v1 * gamma
-    if (needs[0] or needs[1] or needs[2]) and (d_gamma is not None or d_x is not None or d_alpha is not None):
+    if (needs[0] or needs[1] or needs[2]) and (
+        d_gamma is not None or d_x is not None or d_alpha is not None
+    ):
         t0 = torch.tanh(v0)
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
         v5 = 2 * t0
         v6 = v2 * grad
         v7 = v5 * v6
-    if (needs[1] or needs[2] or needs[3]) and (d_gamma is not None or d_x is not None or d_alpha is not None):
+    if (needs[1] or needs[2] or needs[3]) and (
+        d_gamma is not None or d_x is not None or d_alpha is not None
+    ):
         v9 = v1 * grad
     if (needs[0] or needs[3]) and d_x is not None:
         v3 = alpha * d_x
@@ -118,7 +122,9 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
     if needs[0] or needs[1] or needs[2]:
         v0 = alpha * x
         v1 = _sech2(v0)
-    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None or d_grad is not None):
+    if (needs[0] or needs[1] or needs[2]) and (
+        d_x is not None or d_alpha is not None or d_grad is not None
+    ):
         t0 = torch.tanh(v0)
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
         v5 = 2 * t0
@@ -130,7 +136,9 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
         v4 = d_x * grad
     if (needs[0] or needs[1] or needs[2]) and d_alpha is not None:
         v8 = grad * d_alpha
-    if (needs[1] or needs[2]) and (d_grad is not None or d_gamma is not None or d_alpha is not None):
+    if (needs[1] or needs[2]) and (
+        d_grad is not None or d_gamma is not None or d_alpha is not None
+    ):
         v11 = x * v1
     if (needs[0] or needs[1]) and d_grad is not None:
         v3 = d_grad * gamma

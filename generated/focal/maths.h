@@ -46,8 +46,8 @@ template <typename T> AUTOFN_FN T focal_forward(T input, T target, T alpha, T ga
 }
 
 template <typename T>
-AUTOFN_FN void focal_backward(T grad, T input, T target, T alpha, T gamma,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void focal_backward(
+    T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   const T v0 = -input;
   const T s0 = sigmoid(v0);
   const T sp0 = softplus(input);

@@ -157,7 +157,9 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, alpha, gamm
         v13 = gamma**2
         v15 = s0 * v10
         v19 = v11 + v11 * v12 + target * (v13 * v14 * s1**2) + v1 * v15
-        d_grad_input = add(d_grad_input, v17 * (v19 - v16 * (v13 * (v7 * s0**2)) - v5 * v11 - v12 * v15 - v15))
+        d_grad_input = add(
+            d_grad_input, v17 * (v19 - v16 * (v13 * (v7 * s0**2)) - v5 * v11 - v12 * v15 - v15)
+        )
     if needs[0] and d_grad is not None:
         d_grad_input = d_grad * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
     if needs[0] and d_target is not None:

@@ -28,8 +28,8 @@ template <typename T> AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_
 }
 
 template <typename T>
-AUTOFN_FN void gaussian_nll_backward(T grad, T input, T target, T log_var,
-    T& grad_input, T& grad_target, T& grad_log_var) {
+AUTOFN_FN void gaussian_nll_backward(
+    T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
   const T e0 = std::exp(-log_var);
   const T v1 = v0 * (e0 * grad);

@@ -113,7 +113,9 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, d_log_var, grad, input_, target, 
         v3 = v2 * d_input_
     if d_target is not None:
         v4 = v2 * d_target
-    if (needs[1] or needs[2]) and (d_grad is not None or d_log_var is not None or d_target is not None):
+    if (needs[1] or needs[2]) and (
+        d_grad is not None or d_log_var is not None or d_target is not None
+    ):
         v6 = -v0
     if (needs[0] or needs[1]) and d_grad is not None:
         v1 = e0 * d_grad

@@ -46,9 +46,7 @@ template <typename T> AUTOFN_FN T geglu_forward(T gate, T x) {
   return gate * x * s0;
 }
 
-template <typename T>
-AUTOFN_FN void geglu_backward(T grad, T gate, T x,
-    T& grad_gate, T& grad_x) {
+template <typename T> AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = square(gate);
   const T v1 = T(1.5957691216057308) * gate;
   const T v2 = v1 * (T(0.044715) * v0 + T(1));

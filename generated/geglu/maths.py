@@ -75,7 +75,9 @@ def jvp(d_gate, d_x, gate, x):
         v3 = d_gate * x * (v1 * (0.134145 * v0 + 1) * torch.sigmoid(-v2) + 1)
         d_out = v3 * torch.sigmoid(v2)
     if d_x is not None:
-        d_out = add(d_out, gate * d_x * torch.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate**3)))
+        d_out = add(
+            d_out, gate * d_x * torch.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate**3))
+        )
     return d_out
 
 

@@ -71,7 +71,9 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     if d_x is not None:
         v6 = 0.26829 * v0 + 2
         v7 = v4 + (0.53658 * v0 * 0.7978845608028654 + v6 * (0.7978845608028654 * v5))
-        d_grad_x = add(d_grad_x, s0 * s1 * d_x * grad * (v7 - x * (v6 * (v3 * (1.2732395447351628 * s0)))))
+        d_grad_x = add(
+            d_grad_x, s0 * s1 * d_x * grad * (v7 - x * (v6 * (v3 * (1.2732395447351628 * s0))))
+        )
     if d_grad is not None:
         d_grad_x = s0 * v5 * d_grad
     return (d_grad_x,)

@@ -30,9 +30,7 @@ template <typename T> AUTOFN_FN T glu_forward(T x, T gate) {
   return x * sigmoid(gate);
 }
 
-template <typename T>
-AUTOFN_FN void glu_backward(T grad, T x, T gate,
-    T& grad_x, T& grad_gate) {
+template <typename T> AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
   const T v0 = grad * sigmoid(gate);
   grad_x = v0;
   grad_gate = v0 * x * sigmoid(-gate);

@@ -37,8 +37,7 @@ template <typename T> AUTOFN_FN T huber_forward(T input, T target, T delta) {
 }
 
 template <typename T>
-AUTOFN_FN void huber_backward(T grad, T input, T target, T delta,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void huber_backward(T grad, T input, T target, T delta, T& grad_input, T& grad_target) {
   const T v0 = input - target;
   const bool c0 = delta >= std::fabs(v0);
   const T v1 = delta * sign(v0);

@@ -31,8 +31,8 @@ template <typename T> AUTOFN_FN T laplace_nll_forward(T input, T target, T log_s
 }
 
 template <typename T>
-AUTOFN_FN void laplace_nll_backward(T grad, T input, T target, T log_scale,
-    T& grad_input, T& grad_target, T& grad_log_scale) {
+AUTOFN_FN void laplace_nll_backward(
+    T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T e0 = std::exp(-log_scale);
   const T v0 = input - target;
   const T v1 = e0 * grad * sign(v0);

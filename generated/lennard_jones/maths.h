@@ -38,8 +38,8 @@ template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma)
 }
 
 template <typename T>
-AUTOFN_FN void lennard_jones_backward(T grad, T x, T epsilon, T sigma,
-    T& grad_x, T& grad_epsilon, T& grad_sigma) {
+AUTOFN_FN void lennard_jones_backward(
+    T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
   const T v0 = powi<6>(sigma);
   const T v1 = powi<12>(sigma);
   const T v2 = T(4) * grad * epsilon;

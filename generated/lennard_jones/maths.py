@@ -127,7 +127,9 @@ def vjp_jvp(needs, d_grad, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_epsilon is not None):
         v0 = sigma**6
         v2 = sigma**12
-    if (needs[1] or needs[2]) and (d_grad is not None or d_sigma is not None or d_epsilon is not None):
+    if (needs[1] or needs[2]) and (
+        d_grad is not None or d_sigma is not None or d_epsilon is not None
+    ):
         v15 = 1 / x**6
         v16 = 1 / x**12
     if (needs[0] or needs[2]) and (d_x is not None or d_sigma is not None):
@@ -138,7 +140,9 @@ def vjp_jvp(needs, d_grad, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
         v6 = d_x * grad
     if d_sigma is not None:
         v13 = grad * d_sigma
-    if (needs[1] or needs[2]) and (d_sigma is not None or d_grad is not None or d_epsilon is not None):
+    if (needs[1] or needs[2]) and (
+        d_sigma is not None or d_grad is not None or d_epsilon is not None
+    ):
         v17 = 48 * (v11 * v16) - 24 * (v10 * v15)
     if (needs[0] or needs[2]) and d_grad is not None:
         v5 = d_grad * epsilon

@@ -30,8 +30,7 @@ template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
 }
 
 template <typename T>
-AUTOFN_FN void log_cosh_backward(T grad, T input, T target,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
   const T v0 = grad * std::tanh(input - target);
   grad_input = v0;
   grad_target = -v0;

@@ -5,35 +5,33 @@ The same in every package. Tensors are float64, float32, bfloat16 or float16; ar
 float64 for float64, else in float32, and results are rounded once.
 """
 
+import functools
 import logging
+import math
 import os
 
 import torch
 
-log = logging.getLogger("autofn")
 DEBUG = os.environ.get("AUTOFN_DEBUG") == "1"
 if DEBUG:
-    logging.basicConfig()
-    log.setLevel(logging.DEBUG)
+    logging.basicConfig(level=logging.DEBUG)
 
 
 def backend():
-    """The leaf that AUTOFN_BACKEND asks for; the PyTorch path is the only one in this package."""
+    """The leaf that AUTOFN_BACKEND asks for; this package has the PyTorch path only."""
     chosen = os.environ.get("AUTOFN_BACKEND", "torch")
     if chosen not in ("", "torch"):
-        raise RuntimeError(
-            f"AUTOFN_BACKEND={chosen}: this package has no compiled kernel; use torch, or unset it"
-        )
+        raise RuntimeError(f"AUTOFN_BACKEND={chosen}: no compiled kernel here; use torch")
     return "torch"
 
 
 def debug(what, *values):
-    """Logs a call under AUTOFN_DEBUG=1: tensors by dtype, shape and device, numbers as they are."""
+    """Logs a call under AUTOFN_DEBUG=1: tensors by dtype, shape and device."""
     shown = [
         f"{v.dtype}{tuple(v.shape)}@{v.device}" if isinstance(v, torch.Tensor) else repr(v)
         for v in values
     ]
-    log.debug("%s [%s] %s", what, backend(), ", ".join(shown))
+    logging.getLogger("autofn").debug("%s [%s] %s", what, backend(), ", ".join(shown))
 
 
 # --- when a Function is needed ---------------------------------------------------------------
@@ -46,6 +44,18 @@ def plain(*tensors):
     if not torch.is_grad_enabled():
         return True
     return not any(t is not None and t.requires_grad for t in tensors)
+
+
+def nested_forward_mode():
+    """Whether forward mode is active more than once: jacfwd of jacfwd, say."""
+    stack = torch._C._functorch.get_interpreter_stack() or ()
+    return sum(each.key() == torch._C._functorch.TransformType.Jvp for each in stack) > 1
+
+
+def refuse_nested_forward_mode(name):
+    """Raises under forward mode over forward mode (pytorch issue 197867)."""
+    if nested_forward_mode():
+        raise NotImplementedError(f"{name}: PyTorch loses second tangents through a Function")
 
 
 def check_numbers(values, names):
@@ -67,18 +77,16 @@ def result_type(*tensors):
         scalars = [t.dtype for t in given if t.dim() == 0]
         dtype = _promoted(sized or scalars)
         # A 0-dim tensor promotes only from integers to floating point.
+        floats = [d for d in scalars if d.is_floating_point or d.is_complex]
         if sized and not dtype.is_floating_point:
-            dtype = _promoted([dtype, *[d for d in scalars if d.is_floating_point or d.is_complex]])
+            dtype = _promoted([dtype, *floats])
     if dtype.is_complex:
         raise TypeError("complex tensors are not supported: the formula is one of real numbers")
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
 def _promoted(dtypes):
-    result = dtypes[0]
-    for dtype in dtypes[1:]:
-        result = torch.promote_types(result, dtype)
-    return result
+    return functools.reduce(torch.promote_types, dtypes)
 
 
 def compute_type(dtype):
@@ -159,7 +167,7 @@ def spread(found, needs, places, count):
 
 
 # --- shapes ----------------------------------------------------------------------------------
-# How an input lies in the output: ... (a tensor), None (a learnable scalar), or the dimension that
+# An input's place in the output: ... (a tensor), None (a learnable scalar), or the dimension that
 # a per-channel parameter runs along.
 
 
@@ -173,17 +181,18 @@ def align_shape(shape, dim, dims):
     if dim is ...:
         return shape
     if dim is None or not -dims <= dim < dims:
-        if shape.numel() != 1:
+        if math.prod(shape) != 1:
             what = "a learnable scalar" if dim is None else f"an output of {dims} dimensions"
             raise ValueError(f"{what} takes a parameter of 1 element, not of {tuple(shape)}")
-        return torch.Size(())
+        return ()
     if len(shape) > 1:
         raise ValueError(f"a per-channel parameter has 1 dimension, not {len(shape)}")
-    return torch.Size((shape.numel(), *(1,) * (dims - 1 - dim % dims)))
+    return (math.prod(shape), *(1,) * (dims - 1 - dim % dims))
 
 
-def align(tensors, layout, dims):
+def align(tensors, layout, dims=None):
     """The inputs as tensors that broadcast against each other."""
+    dims = rank(tensors, layout) if dims is None else dims
     return tuple(
         t if t is None or dim is ... else t.reshape(align_shape(t.shape, dim, dims))
         for t, dim in zip(tensors, layout)
@@ -233,7 +242,7 @@ def batch_likes(likes, layout, dims, size):
     return tuple(
         like
         if like is None
-        else (torch.Size((size, *(1,) * (dims - len(shape)), *shape)), like[1])
+        else ((size, *(1,) * (dims - len(shape)), *shape), like[1])
         for like, shape in (
             (like, like and align_shape(like[0], dim, dims)) for like, dim in zip(likes, layout)
         )

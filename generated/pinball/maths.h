@@ -40,8 +40,8 @@ template <typename T> AUTOFN_FN T pinball_forward(T input, T target, T quantile)
 }
 
 template <typename T>
-AUTOFN_FN void pinball_backward(T grad, T input, T target, T quantile,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void pinball_backward(
+    T grad, T input, T target, T quantile, T& grad_input, T& grad_target) {
   const T v0 = target - input;
   const T v1 = v0 * quantile;
   const T v2 = quantile - T(1);

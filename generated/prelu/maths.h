@@ -25,8 +25,7 @@ template <typename T> AUTOFN_FN T prelu_forward(T x, T weight) {
 }
 
 template <typename T>
-AUTOFN_FN void prelu_backward(T grad, T x, T weight,
-    T& grad_x, T& grad_weight) {
+AUTOFN_FN void prelu_backward(T grad, T x, T weight, T& grad_x, T& grad_weight) {
   const bool c0 = x > T(0);
   grad_x = grad * (c0 ? T(1) : weight);
   grad_weight = c0 ? T(0) : x * grad;

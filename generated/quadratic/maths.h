@@ -26,9 +26,7 @@ template <typename T> AUTOFN_FN T quadratic_forward(T x, T y) {
   return T(10) * (square(x) + T(2) * x * y + square(y));
 }
 
-template <typename T>
-AUTOFN_FN void quadratic_backward(T grad, T x, T y,
-    T& grad_x, T& grad_y) {
+template <typename T> AUTOFN_FN void quadratic_backward(T grad, T x, T y, T& grad_x, T& grad_y) {
   const T v0 = T(20) * grad * (x + y);
   grad_x = v0;
   grad_y = v0;

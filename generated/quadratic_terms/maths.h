@@ -25,9 +25,7 @@ namespace autofn_quadratic_terms {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-template <typename T>
-AUTOFN_FN void quadratic_terms_forward(T x, T y,
-    T& z, T& xx, T& yy, T& xy) {
+template <typename T> AUTOFN_FN void quadratic_terms_forward(T x, T y, T& z, T& xx, T& yy, T& xy) {
   const T v0 = square(x);
   const T v1 = square(y);
   const T v2 = x * y;
@@ -38,8 +36,8 @@ AUTOFN_FN void quadratic_terms_forward(T x, T y,
 }
 
 template <typename T>
-AUTOFN_FN void quadratic_terms_backward(T grad_z, T grad_xx, T grad_yy, T grad_xy, T x, T y,
-    T& grad_x, T& grad_y) {
+AUTOFN_FN void quadratic_terms_backward(
+    T grad_z, T grad_xx, T grad_yy, T grad_xy, T x, T y, T& grad_x, T& grad_y) {
   const T v0 = T(20) * grad_z * (x + y);
   grad_x = v0 + x * (T(2) * grad_xx) + y * grad_xy;
   grad_y = v0 + x * grad_xy + y * (T(2) * grad_yy);

@@ -35,7 +35,8 @@ def vjp(needs, grad_z, grad_xx, grad_yy, grad_xy, x, y):
 
 def double_vjp(needs, d_x, d_y, grad_z, grad_xx, grad_yy, grad_xy, x, y):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    grad_grad_z = grad_grad_xx = grad_grad_yy = grad_grad_xy = grad_x = grad_y = None
+    grad_grad_z = grad_grad_xx = grad_grad_yy = grad_grad_xy = None
+    grad_x = grad_y = None
     if needs[4] or needs[5]:
         v1 = 20 * grad_z
         v2 = v1 + grad_xy
@@ -80,7 +81,19 @@ def jvp(d_x, d_y, x, y):
 
 
 def vjp_jvp(
-    needs, d_grad_z, d_grad_xx, d_grad_yy, d_grad_xy, d_x, d_y, grad_z, grad_xx, grad_yy, grad_xy, x, y
+    needs,
+    d_grad_z,
+    d_grad_xx,
+    d_grad_yy,
+    d_grad_xy,
+    d_x,
+    d_y,
+    grad_z,
+    grad_xx,
+    grad_yy,
+    grad_xy,
+    x,
+    y,
 ):
     """The tangent of each gradient."""
     d_grad_x = d_grad_y = None

@@ -3,4 +3,9 @@
 
 from .op import QuaternionProduct, QuaternionProductFunction, QuaternionProductOutput, quaternion_product
 
-__all__ = ["QuaternionProduct", "QuaternionProductFunction", "QuaternionProductOutput", "quaternion_product"]
+__all__ = [
+    "QuaternionProduct",
+    "QuaternionProductFunction",
+    "QuaternionProductOutput",
+    "quaternion_product",
+]

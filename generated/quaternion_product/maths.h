@@ -30,8 +30,8 @@
 namespace autofn_quaternion_product {
 
 template <typename T>
-AUTOFN_FN void quaternion_product_forward(T aw, T ax, T ay, T az, T bw, T bx, T by, T bz,
-    T& out0, T& out1, T& out2, T& out3) {
+AUTOFN_FN void quaternion_product_forward(
+    T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& out0, T& out1, T& out2, T& out3) {
   out0 = aw * bw - ax * bx - ay * by - az * bz;
   out1 = aw * bx + bw * ax + ay * bz - by * az;
   out2 = aw * by + bw * ay + bx * az - ax * bz;
@@ -39,8 +39,10 @@ AUTOFN_FN void quaternion_product_forward(T aw, T ax, T ay, T az, T bw, T bx, T 
 }
 
 template <typename T>
-AUTOFN_FN void quaternion_product_backward(T grad_out0, T grad_out1, T grad_out2, T grad_out3, T aw, T ax, T ay, T az, T bw, T bx, T by, T bz,
-    T& grad_aw, T& grad_ax, T& grad_ay, T& grad_az, T& grad_bw, T& grad_bx, T& grad_by, T& grad_bz) {
+AUTOFN_FN void quaternion_product_backward(
+    T grad_out0, T grad_out1, T grad_out2, T grad_out3, T aw, T ax, T ay, T az, T bw, T bx, T by,
+    T bz, T& grad_aw, T& grad_ax, T& grad_ay, T& grad_az, T& grad_bw, T& grad_bx, T& grad_by,
+    T& grad_bz) {
   grad_aw = grad_out0 * bw + grad_out1 * bx + grad_out2 * by + grad_out3 * bz;
   grad_ax = bw * grad_out1 + by * grad_out3 - grad_out0 * bx - grad_out2 * bz;
   grad_ay = grad_out1 * bz + bw * grad_out2 - grad_out0 * by - bx * grad_out3;

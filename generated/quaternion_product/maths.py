@@ -32,7 +32,8 @@ def forward(aw, ax, ay, az, bw, bx, by, bz):
 
 def vjp(needs, grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz):
     """The gradient of each input, where `needs` asks for it."""
-    grad_aw = grad_ax = grad_ay = grad_az = grad_bw = grad_bx = grad_by = grad_bz = None
+    grad_aw = grad_ax = grad_ay = grad_az = None
+    grad_bw = grad_bx = grad_by = grad_bz = None
     if needs[0]:
         grad_aw = grad_out0 * bw + grad_out1 * bx + grad_out2 * by + grad_out3 * bz
     if needs[1]:
@@ -53,10 +54,32 @@ def vjp(needs, grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, b
 
 
 def double_vjp(
-    needs, d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz, grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz
+    needs,
+    d_aw,
+    d_ax,
+    d_ay,
+    d_az,
+    d_bw,
+    d_bx,
+    d_by,
+    d_bz,
+    grad_out0,
+    grad_out1,
+    grad_out2,
+    grad_out3,
+    aw,
+    ax,
+    ay,
+    az,
+    bw,
+    bx,
+    by,
+    bz,
 ):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    grad_grad_out0 = grad_grad_out1 = grad_grad_out2 = grad_grad_out3 = grad_aw = grad_ax = grad_ay = grad_az = grad_bw = grad_bx = grad_by = grad_bz = None
+    grad_grad_out0 = grad_grad_out1 = grad_grad_out2 = grad_grad_out3 = None
+    grad_aw = grad_ax = grad_ay = grad_az = None
+    grad_bw = grad_bx = grad_by = grad_bz = None
     if needs[0] and d_aw is not None:
         grad_grad_out0 = d_aw * bw
     if needs[0] and d_ax is not None:
@@ -248,10 +271,35 @@ def jvp(d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz, aw, ax, ay, az, bw, bx, 
 
 
 def vjp_jvp(
-    needs, d_grad_out0, d_grad_out1, d_grad_out2, d_grad_out3, d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz, grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz
+    needs,
+    d_grad_out0,
+    d_grad_out1,
+    d_grad_out2,
+    d_grad_out3,
+    d_aw,
+    d_ax,
+    d_ay,
+    d_az,
+    d_bw,
+    d_bx,
+    d_by,
+    d_bz,
+    grad_out0,
+    grad_out1,
+    grad_out2,
+    grad_out3,
+    aw,
+    ax,
+    ay,
+    az,
+    bw,
+    bx,
+    by,
+    bz,
 ):
     """The tangent of each gradient."""
-    d_grad_aw = d_grad_ax = d_grad_ay = d_grad_az = d_grad_bw = d_grad_bx = d_grad_by = d_grad_bz = None
+    d_grad_aw = d_grad_ax = d_grad_ay = d_grad_az = None
+    d_grad_bw = d_grad_bx = d_grad_by = d_grad_bz = None
     if needs[0] and d_grad_out0 is not None:
         d_grad_aw = d_grad_out0 * bw
     if needs[0] and d_grad_out1 is not None:
@@ -380,4 +428,4 @@ def vjp_jvp(
         d_grad_bz = add(d_grad_bz, grad_out1 * d_ay)
     if needs[7] and d_az is not None:
         d_grad_bz = add(d_grad_bz, -grad_out0 * d_az)
-    return d_grad_aw, d_grad_ax, d_grad_ay, d_grad_az, d_grad_bw, d_grad_bx, d_grad_by, d_grad_bz
+    return (d_grad_aw, d_grad_ax, d_grad_ay, d_grad_az, d_grad_bw, d_grad_bx, d_grad_by, d_grad_bz)

@@ -29,8 +29,7 @@ template <typename T> AUTOFN_FN T scaled_bias_forward_bias(T x, T bias, T scale)
 }
 
 template <typename T>
-AUTOFN_FN void scaled_bias_backward_bias(T grad, T scale,
-    T& grad_x, T& grad_bias) {
+AUTOFN_FN void scaled_bias_backward_bias(T grad, T scale, T& grad_x, T& grad_bias) {
   grad_x = grad * scale;
   grad_bias = grad;
 }

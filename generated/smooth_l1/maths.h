@@ -37,8 +37,8 @@ template <typename T> AUTOFN_FN T smooth_l1_forward(T input, T target, T beta) {
 }
 
 template <typename T>
-AUTOFN_FN void smooth_l1_backward(T grad, T input, T target, T beta,
-    T& grad_input, T& grad_target) {
+AUTOFN_FN void smooth_l1_backward(
+    T grad, T input, T target, T beta, T& grad_input, T& grad_target) {
   const T v0 = input - target;
   const bool c0 = beta > std::fabs(v0);
   const T v1 = sign(v0);

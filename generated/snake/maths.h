@@ -56,8 +56,7 @@ template <typename T> AUTOFN_FN T snake_forward(T x, T alpha) {
 }
 
 template <typename T>
-AUTOFN_FN void snake_backward(T grad, T x, T alpha,
-    T& grad_x, T& grad_alpha) {
+AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
   const T sn0 = std::sin(v0);
   const T v1 = sinc(v0);

@@ -28,8 +28,8 @@ template <typename T> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
 }
 
 template <typename T>
-AUTOFN_FN void snake_beta_backward(T grad, T x, T alpha, T beta,
-    T& grad_x, T& grad_alpha, T& grad_beta) {
+AUTOFN_FN void snake_beta_backward(
+    T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   const T e0 = std::exp(alpha);
   const T e1 = std::exp(beta);
   const T v0 = e1 + T(1e-09);

@@ -33,8 +33,7 @@ template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
 }
 
 template <typename T>
-AUTOFN_FN void star_relu_backward(T grad, T x, T scale,
-    T& grad_x, T& grad_scale, T& grad_bias) {
+AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale, T& grad_bias) {
   const T v0 = maximum(x, T(0));
   grad_x = x > T(0) ? T(2) * v0 * grad * scale : T(0);
   grad_scale = grad * square(v0);

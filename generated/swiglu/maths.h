@@ -30,9 +30,7 @@ template <typename T> AUTOFN_FN T swiglu_forward(T gate, T x) {
   return gate * x * sigmoid(gate);
 }
 
-template <typename T>
-AUTOFN_FN void swiglu_backward(T grad, T gate, T x,
-    T& grad_gate, T& grad_x) {
+template <typename T> AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = grad * sigmoid(gate);
   grad_gate = v0 * x * (gate * sigmoid(-gate) + T(1));
   grad_x = gate * v0;

@@ -33,8 +33,7 @@ template <typename T> AUTOFN_FN T swish_beta_forward(T x, T beta) {
 }
 
 template <typename T>
-AUTOFN_FN void swish_beta_backward(T grad, T x, T beta,
-    T& grad_x, T& grad_beta) {
+AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta) {
   const T v0 = beta * x;
   const T s0 = sigmoid(-v0);
   const T v1 = grad * sigmoid(v0);

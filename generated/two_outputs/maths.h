@@ -22,9 +22,7 @@ namespace autofn_two_outputs {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-template <typename T>
-AUTOFN_FN void two_outputs_forward(T x,
-    T& out0, T& out1) {
+template <typename T> AUTOFN_FN void two_outputs_forward(T x, T& out0, T& out1) {
   out0 = square(x);
   out1 = T(3) * x;
 }

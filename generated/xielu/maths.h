@@ -47,8 +47,8 @@ template <typename T> AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T bet
 }
 
 template <typename T>
-AUTOFN_FN void xielu_backward(T grad, T x, T alpha_p, T alpha_n, T beta, T eps,
-    T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
+AUTOFN_FN void xielu_backward(
+    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   const bool c0 = x > T(0);
   const T sp0 = softplus(alpha_n);
   const T v0 = x >= eps ? eps : x;

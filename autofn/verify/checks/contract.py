@@ -203,9 +203,9 @@ def _incoming_gradient(
         odd = [torch.tensor(0.75, dtype=y.dtype).expand(y.shape) for y in picked]
     else:
         odd = [
-            torch.linspace(-1, 1, y.numel(), dtype=y.dtype).reshape(y.shape[::-1]).permute(
-                *reversed(range(y.dim()))
-            )
+            torch.linspace(-1, 1, y.numel(), dtype=y.dtype)
+            .reshape(y.shape[::-1])
+            .permute(tuple(reversed(range(y.dim()))))
             for y in picked
         ]
     dense = [grad.clone(memory_format=torch.contiguous_format) for grad in odd]

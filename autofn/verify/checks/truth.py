@@ -109,7 +109,10 @@ def _require(table: Table, pair: str, got: Tensor, want: Tensor, conditioning: T
     finite = want.isfinite() & stored.isinf()  # too large for the dtype: infinity, or its maximum
     stored = torch.where(finite & (got.double().abs() >= torch.finfo(got.dtype).max), got, stored)
     rounding = EPS[compute_dtype(dtype)] * SLACK * (want.abs() + conditioning)
-    tolerance = rounding + 2 * EPS[got.dtype] * want.abs() + 4 * TINY[got.dtype]
+    # Below its normal range a library function may flush to zero, at any |input| times that.
+    size = torch.stack([_truth(column).abs() for column in table.points.values()]).sum(0)
+    floor = torch.finfo(compute_dtype(dtype)).tiny * (1 + size) + 4 * TINY[got.dtype]
+    tolerance = rounding + 2 * EPS[got.dtype] * want.abs() + floor
     require_close(
         got.double(),
         stored.double(),

@@ -1,0 +1,84 @@
+"""What autofn does with a formula, in words and numbers: the text of `autofn show`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import sympy
+
+from autofn.emit import formula_lines
+from autofn.model import Definition
+from autofn.plan import Plan, VariantPlan, plan
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Sections of a title and a text of one or more lines."""
+
+    name: str
+    sections: tuple[tuple[str, str], ...]
+
+
+def explain(definition: Definition) -> Explanation:
+    """What is written, what is computed in its place, and what that costs and saves.
+
+    Raises FormulaError where the formula cannot be generated.
+    """
+    made = plan(definition)
+    sections = [
+        ("Formula and gradient", "\n".join(formula_lines(made))),
+        ("Computed as", "\n".join(_heads(made))),
+        ("Saved for backward", _saved(made)),
+        ("Scalar operations per element", "\n".join(_operations(made))),
+    ]
+    return Explanation(definition.name, tuple(sections))
+
+
+def _label(variant: VariantPlan) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in variant.key)
+
+
+def _heads(made: Plan) -> list[str]:
+    lines: list[str] = []
+    for variant, source in zip(made.variants, made.definition.variants, strict=True):
+        prefix = f"[{_label(variant)}] " if variant.key else ""
+        for name, new, old in zip(
+            made.definition.output_names, variant.derivation.forward, source.outputs, strict=True
+        ):
+            changed = "" if new != old else "  (as written)"
+            lines.append(f"{prefix}{name} = {new}{changed}")
+    return lines
+
+
+def _saved(made: Plan) -> str:
+    if not made.saved:
+        return "nothing: the gradient needs neither inputs nor outputs"
+    definition = made.definition
+    tensors = {leaf.name for leaf in definition.tensors} | set(definition.output_names)
+    lines = []
+    for name in made.saved:
+        what = "output" if name in definition.output_names else "input"
+        size = "one value per element" if name in tensors else "a parameter"
+        lines.append(f"{name} ({what}, {size})")
+    counted = sum(name in tensors for name in made.saved)
+    lines.append(f"{4 * counted} bytes per element in float32")
+    return "\n".join(lines)
+
+
+def _operations(made: Plan) -> list[str]:
+    """Counts before: of what was written and of sympy.diff of it, each subexpression as it stands."""
+    lines = []
+    for variant, source in zip(made.variants, made.definition.variants, strict=True):
+        prefix = f"[{_label(variant)}] " if variant.key else ""
+        written = sum(int(sympy.count_ops(output)) for output in source.outputs)
+        naive = sum(
+            int(sympy.count_ops(output.diff(symbol)))
+            for output in source.outputs
+            for symbol in variant.derivation.variables
+        )
+        own = " (the formula's own gradient)" if variant.derivation.own else ""
+        lines.append(f"{prefix}forward:  {written} as written, {variant.forward.operations} now")
+        lines.append(
+            f"{prefix}backward: {naive} by sympy.diff, {variant.vjp.operations} now{own}"
+        )
+    return lines
