@@ -460,7 +460,7 @@ def _choice(name: str, values: tuple[Any, ...], default: Any, where: Location) -
 
 
 def _settings(name: str, cls: type, default: Any, where: Location) -> Parameter:
-    hints = inspect.get_annotations(cls, eval_str=True)
+    hints = typing.get_type_hints(cls)
     fields: list[Parameter] = []
     for field in _field_names(cls):
         value = getattr(default, field) if default is not REQUIRED else _field_default(cls, field)

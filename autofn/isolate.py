@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autofn.errors import AutofnError, FormulaError, InternalError, Location
-from autofn.load import FileSource, Source, opened
+from autofn.load import ExprSource, FileSource, Source, opened
 from autofn.model import Definition
 
 GENERATION_LIMIT = 300.0
@@ -35,6 +35,9 @@ GENERATION_LIMIT = 300.0
 
 VERIFICATION_LIMIT = 3600.0
 """Seconds for verifying one formula; verification has limits of its own."""
+
+EXPRESSION_LIMIT = 10.0
+"""Seconds for parsing `--expr`: what is not hostile takes none."""
 
 _TICK = 0.1
 
@@ -199,14 +202,16 @@ class _Pool:
         self.started += 1
         scratch = self.scratch / str(self.started)
         scratch.mkdir()
-        source = self.sources[index]
-        arguments = (sender, source, first, self.action, self.timeout, str(scratch))
+        source, timeout = self.sources[index], self.timeout
+        if isinstance(source, ExprSource):
+            timeout = min(timeout, EXPRESSION_LIMIT)
+        arguments = (sender, source, first, self.action, timeout, str(scratch))
         process = self.context.Process(target=_work, args=arguments, daemon=False)
         with _no_interrupt():
             process.start()
         sender.close()
         return _Child(
-            index, source, process, receiver, scratch, "loading", self.timeout, time.monotonic()
+            index, source, process, receiver, scratch, "loading", timeout, time.monotonic()
         )
 
     def _listen(self, child: _Child) -> None:

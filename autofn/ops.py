@@ -52,6 +52,8 @@ def _zero(*args: Expr) -> tuple[Expr, ...]:
 def _spherical_bessel_exact(n: int, x: Any) -> Any:
     if x == 0:
         return mpmath.mpf(0)
+    if x < 0:
+        return (-1) ** n * _spherical_bessel_exact(n, -x)
     return mpmath.sqrt(mpmath.pi / (2 * x)) * mpmath.besselj(n + mpmath.mpf(1) / 2, x)
 
 
@@ -168,7 +170,7 @@ _TABLE = [
        lambda u: (sympy.polygamma(0, u),), domain=(0.2, 3.0)),
     Op("digamma", "torch.digamma({0})", "digamma({0})", 80, 4.0, mpmath.digamma,
        domain=(0.2, 3.0)),
-    Op("polygamma", "torch.special.polygamma({n}, {0})", "polygamma<{n}>({0})", 120, 4.0,
+    Op("polygamma", "_polygamma({n}, {0})", "polygamma<{n}>({0})", 120, 4.0,
        lambda a, n: mpmath.polygamma(n, a), sympy.polygamma,
        lambda n, u: (S.Zero, sympy.polygamma(n + 1, u)), domain=(0.2, 3.0)),
     # steps and kinks; their gradients follow PyTorch (see derive)
@@ -258,6 +260,12 @@ TORCH_HELPERS: Mapping[str, str] = {
     """The gamma function; below 0 its sign alternates."""
     odd = torch.remainder(torch.floor(x), 2) == 1
     return torch.where((x < 0) & odd, -1.0, 1.0).to(x.dtype) * torch.exp(torch.lgamma(x))''',
+    "_polygamma": '''def _polygamma(n, x):
+    """The n-th derivative of digamma, n >= 1."""
+    # PyTorch's trigamma has 9 digits; its zeta, for x > 0, has all.
+    zeta = torch.special.zeta(torch.full_like(x, n + 1), torch.where(x > 0, x, 1))
+    exact = (-1) ** (n + 1) * math.factorial(n) * zeta
+    return torch.where(x > 0, exact, torch.special.polygamma(n, x))''',
     "_sign": '''def _sign(x):
     """The sign, NaN for NaN."""
     return torch.where(torch.isnan(x), x, torch.sign(x))''',

@@ -35,8 +35,17 @@ MAX_BITS = 2_048
 """Size of an exact power; twice what a float64 can hold."""
 MAX_LOG_FACTOR = 1_000
 """Numbers beside a logarithm in an exponent: exp(n*log(2)) becomes 2**n, written out."""
-MAX_GAMMA_ARGUMENT = 200
-"""gamma, loggamma and digamma of larger numbers would be exact factorials and sums."""
+MAX_CONSTANT: Mapping[str, int] = {
+    # These become exact factorials and sums.
+    **dict.fromkeys(("gamma", "loggamma", "digamma"), 200),
+    # What these differ from 1 or 0 by is so small that comparing it takes for ever.
+    **dict.fromkeys(("erf", "erfc", "normcdf", "gelu"), 100),
+    **dict.fromkeys(("sinh", "cosh", "tanh", "coth", "sech", "csch"), 10_000),
+    **dict.fromkeys(("sigmoid", "softplus", "logsigmoid", "silu", "expm1"), 10_000),
+    # These become exact integers.
+    **dict.fromkeys(("floor", "ceiling"), 1 << 63),
+}
+"""The largest constant that may be handed to a function."""
 MAX_ARGUMENTS = 32
 
 _LARGEST = 1 << 1024
@@ -243,7 +252,7 @@ class _Parser:
             return what, "write `*` for every product: 2*x, not 2x"
         return what, _REMEDY
 
-    def _fail(self, what: str, column: int, remedy: str | None = None) -> NoReturn:
+    def _fail(self, what: str, column: int, remedy: str) -> NoReturn:
         raise UsageError(f"column {column + 1} of the expression: {what}", remedy=remedy)
 
     def _column(self, node: ast.AST) -> int:
@@ -251,7 +260,7 @@ class _Parser:
         offset: int = getattr(node, "col_offset", 0)
         return len(self.text.encode()[:offset].decode(errors="replace"))
 
-    def _refuse(self, node: ast.AST, what: str, remedy: str | None = None) -> NoReturn:
+    def _refuse(self, node: ast.AST, what: str, remedy: str) -> NoReturn:
         self._fail(what, self._column(node), remedy)
 
     # --- the tree --------------------------------------------------------------------------
@@ -429,20 +438,17 @@ class _Parser:
         if not function.least <= len(node.args) <= function.most:
             most = f" to {function.most}" if function.most != function.least else ""
             self._refuse(
-                node, f"{name}() takes {function.least}{most} arguments, not {len(node.args)}"
+                node,
+                f"{name}() takes {function.least}{most} arguments, not {len(node.args)}",
+                f"write {name}({', '.join('xyz'[: function.least])})",
             )
         args = [self._number(each, depth) for each in node.args]
         if name == "exp":
             return self._exp(node, *args)
-        if name in ("gamma", "loggamma", "digamma"):
-            self._check_gamma(node, name, args[0])
+        limit = MAX_CONSTANT.get(name)
+        if limit is not None and args[0].is_number and _magnitude(args[0]) > limit:
+            self._refuse(node, f"{name} of a number over {limit}", "write its value out")
         return self._build(node, function.build, *args, name=name)
-
-    def _check_gamma(self, node: ast.AST, name: str, argument: Expr) -> None:
-        if argument.is_number and _magnitude(argument) > MAX_GAMMA_ARGUMENT:
-            self._refuse(
-                node, f"{name} of a number over {MAX_GAMMA_ARGUMENT}", "write its value out"
-            )
 
     def _logical(self, node: ast.Call, name: str, depth: int) -> Any:
         args = node.args
@@ -453,17 +459,23 @@ class _Parser:
             return self._build(node, Piecewise, *branches)
         if name == "ITE":
             if len(args) != 3:
-                self._refuse(node, f"ITE() takes 3 arguments, not {len(args)}")
+                self._refuse(
+                    node, f"ITE() takes 3 arguments, not {len(args)}", "write a if x > 0 else b"
+                )
             condition = self._condition(args[0], depth)
             then, other = self._value(args[1], depth), self._value(args[2], depth)
             if _is_condition(then) and _is_condition(other):
                 return self._build(node, sympy.ITE, condition, then, other)
             for argument, value in ((args[1], then), (args[2], other)):
                 if _is_condition(value):
-                    self._refuse(argument, "a condition where a number is needed")
+                    self._refuse(
+                        argument,
+                        "a condition where a number is needed",
+                        "give two numbers or two conditions",
+                    )
             return self._build(node, Piecewise, (then, condition), (other, S.true))
         if not args or (name == "Not" and len(args) != 1):
-            self._refuse(node, f"{name}() of {len(args)} conditions")
+            self._refuse(node, f"{name}() of {len(args)} conditions", f"write {name}(x > 0)")
         conditions = [self._condition(each, depth) for each in args]
         return self._build(node, getattr(sympy, name), *conditions)
 

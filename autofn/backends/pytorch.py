@@ -136,17 +136,16 @@ def function(
     namer = Namer([*parameters, *(line.name for line in rendered.lines)])
     body = [f"{names[each]} = scalar({names[each]}, {reference})" for each in sorted(promoted)]
 
-    # Lines by the condition under which they are needed, the least specific first: what a line
-    # needs is needed wherever the line is.
-    blocks: dict[str, list[str]] = {"": []}
+    # Lines in groups by the outputs that need them, the widest first: what a line needs is needed
+    # wherever the line is, so it is in the same group or an earlier one.
+    groups: dict[frozenset[int], list[str]] = {}
     for line in sorted(rendered.lines, key=lambda line: -len(line.outputs)):
-        block = blocks.setdefault(conditions.of(line.outputs), [])
-        block.append(f"{line.name} = {line.code}")
+        groups.setdefault(line.outputs, []).append(f"{line.name} = {line.code}")
     returned: list[str] = []
     unset: list[str] = []
     for result in results:
         summands = [
-            (conditions.of(frozenset({index})), text.code)
+            (index, text.code)
             for index, (output, text) in enumerate(
                 zip(program.outputs, rendered.outputs, strict=True)
             )
@@ -154,22 +153,29 @@ def function(
         ]
         if not summands:
             returned.append("None")
-        elif len(summands) == 1 and summands[0][0] == "":
+        elif len(summands) == 1 and conditions.of(frozenset({summands[0][0]})) == "":
             returned.append(summands[0][1])
         else:
             target = namer(f"{prefix}{result}")
             returned.append(target)
             unset.append(target)
-            for number, (condition, code) in enumerate(summands):
+            for number, (index, code) in enumerate(summands):
                 value = code if number == 0 else f"add({target}, {code})"
-                blocks.setdefault(condition, []).append(f"{target} = {value}")
-    body += blocks.pop("")
-    if unset:
-        # In groups that fit on a line.
-        for start in range(0, len(unset), 4):
-            body.append(" = ".join([*unset[start : start + 4], "None"]))
-    for condition, lines in blocks.items():
-        body += [f"if {condition}:", *(f"    {line}" for line in lines)]
+                groups.setdefault(frozenset({index}), []).append(f"{target} = {value}")
+    blocks: list[tuple[str, list[str]]] = []
+    for outputs, lines in sorted(groups.items(), key=lambda item: (-len(item[0]), min(item[0]))):
+        condition = conditions.of(outputs)
+        if blocks and blocks[-1][0] == condition:
+            blocks[-1][1].extend(lines)
+        else:
+            blocks.append((condition, lines))
+    if blocks and blocks[0][0] == "":
+        body += blocks.pop(0)[1]
+    # In groups that fit on a line.
+    for start in range(0, len(unset), 4):
+        body.append(" = ".join([*unset[start : start + 4], "None"]))
+    for condition, lines in blocks:
+        body += [f"if {condition}:", *(f"    {line}" for line in lines)] if condition else lines
     body.append(_return(returned, always_tuple=needs))
     return Function(name, doc, tuple(parameters), tuple(body))
 

@@ -309,9 +309,23 @@ loggamma: Unary = _unary(_real(_loggamma), lambda x, y: polygamma(mp.zero, x))
 _rgamma: Unary = _unary(_real(mp.rgamma), lambda x, y: neg(mul(y, polygamma(mp.zero, x))))
 
 
+def _psi(order: int, x: Real) -> Real:
+    if _at_pole(x):
+        return mp.nan
+    if x > -20:
+        return mp.psi(order, x)
+    # mpmath steps down from 0 one by one. d/du cot(u) = -(1 + cot(u)**2), order times over.
+    cot, powers = mp.cospi(x) / mp.sinpi(x), [0, 1]
+    for _ in range(order):
+        slopes = [n * c for n, c in enumerate(powers)][1:]
+        powers = [-(a + b) for a, b in zip([*slopes, 0, 0], [0, 0, *slopes], strict=True)]
+    reflected = mp.psi(order, 1 - x) * (-1) ** order
+    return reflected - mp.pi ** (order + 1) * mp.polyval(powers[::-1], cot)
+
+
 @functools.cache
 def _polygamma(order: int) -> Unary:
-    value = _real(lambda x: mp.nan if _at_pole(x) else mp.psi(order, x))
+    value = _real(lambda x: _psi(order, x))
     return _unary(value, lambda x, y: _polygamma(order + 1)(x))
 
 

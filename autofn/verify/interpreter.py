@@ -292,7 +292,7 @@ def _unknown(expr: Basic) -> FormulaError:
 def _function(expr: Expr) -> Callable[..., Scalar]:
     kind = expr.func
     # A function of the user's own may have any name.
-    ours = kind.__module__.split(".")[0] in ("sympy", "autofn")
+    ours = (kind.__module__ or "").split(".")[0] in ("sympy", "autofn")
     function = FUNCTIONS.get(kind.__name__) if ours else None
     return function or _library_function(expr)
 
@@ -300,7 +300,9 @@ def _function(expr: Expr) -> Callable[..., Scalar]:
 def _library_function(expr: Expr) -> Callable[..., Scalar]:
     """A function of SymPy's with no entry above: SymPy's own value and derivative rules."""
     kind = expr.func
-    if not isinstance(expr, sympy.Function) or not kind.__module__.startswith("sympy.functions."):
+    if not isinstance(expr, sympy.Function) or not (kind.__module__ or "").startswith(
+        "sympy.functions."
+    ):
         raise _unknown(expr)
     fixed = [arg if arg.is_Rational else None for arg in expr.args]
     places = [i for i, arg in enumerate(fixed) if arg is None]

@@ -7,6 +7,7 @@ from typing import Literal
 
 Level = Literal["quick", "full"]
 Where = Literal["regular", "kink", "hard"]
+Entry = str | tuple[str, str]
 Key = tuple[tuple[str, str | bool | int], ...]
 
 
@@ -53,18 +54,20 @@ class Case:
 class Table:
     """Points of one variant and dtype, and what is true there.
 
-    The points are exact in the dtype that each leaf has. `values` has a list per output,
-    `gradients` one per (output, leaf), `seconds` one per (output, leaf, leaf); an entry that is
-    not known is NaN. `numbers` are those of all points.
+    The points are exact in the dtype that each leaf has; `numbers` are those of all points.
+    `truth` has a column per output and one per (output, leaf): d output / d leaf. `wobble` is how
+    far an entry moves with a few roundings of the leaves, `smooth` what it is at a kink that is
+    none of the function. `seconds` has a column per (output, leaf, leaf). NaN: not known.
     """
 
     where: Where
     key: Key
     dtype: str
-    numbers: dict[str, float | int | str | bool]
+    numbers: dict[str, float | int]
     points: dict[str, list[float]]
-    values: dict[str, list[float]]
-    gradients: dict[tuple[str, str], list[float]]
+    truth: dict[Entry, list[float]]
+    wobble: dict[Entry, list[float]]
+    smooth: dict[Entry, list[float]]
     seconds: dict[tuple[str, str, str], list[float]]
 
 

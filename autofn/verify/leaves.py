@@ -56,7 +56,6 @@ class KernelLeaves:
             return tuple(self.fallback[0](tensors, values))
         names = self.manifest["differentiable"]
         operands: dict[str, Any] = dict(zip(names, tensors, strict=True))
-        given = {name: tensor is not None for name, tensor in operands.items()}
         promoting = [
             tensor
             for name, tensor in operands.items()
@@ -64,8 +63,9 @@ class KernelLeaves:
         ]
         dtype = self.result_type(*promoting)
         shape = broadcast_shape([t.shape for t in tensors if t is not None])
-        operands.update(zip(self.manifest["values"], values, strict=True))
-        kernel = self._kernel("forward", operands, given)
+        chosen = dict(zip(self.manifest["values"], values, strict=True))
+        operands.update((name, value) for name, value in chosen.items() if name not in names)
+        kernel = self._kernel("forward", chosen)
         assert kernel is not None
         outputs = self._launch(kernel, operands, shape, dtype)
         return tuple(outputs[name] for name in self.manifest["outputs"])
@@ -82,12 +82,11 @@ class KernelLeaves:
         if _without_memory((*grads, *saved)):
             return tuple(self.fallback[1](needs, grads, saved, values, likes))
         names, outputs = self.manifest["differentiable"], self.manifest["outputs"]
-        operands: dict[str, Any] = dict(zip(self.manifest["values"], values, strict=True))
-        given = {name: like is not None for name, like in zip(names, likes, strict=True)}
-        kernel = self._kernel("backward", operands, given)
+        chosen = dict(zip(self.manifest["values"], values, strict=True))
+        kernel = self._kernel("backward", chosen)
         if kernel is None:
             return tuple(None for _ in names)
-        operands.update(zip(self.manifest["saved"], saved, strict=True))
+        operands: dict[str, Any] = {**chosen, **dict(zip(self.manifest["saved"], saved, strict=True))}
         cotangents = [name for name, _ in kernel["inputs"][: len(outputs)]]
         operands.update(zip(cotangents, grads, strict=True))
         some = next(grad for grad in grads if grad is not None)
@@ -99,18 +98,14 @@ class KernelLeaves:
             for name, need, like in zip(names, needs, likes, strict=True)
         )
 
-    def _kernel(
-        self, pass_name: str, operands: dict[str, Any], given: dict[str, bool]
-    ) -> dict[str, Any] | None:
-        """The kernel of the variant that the choices and the given tensors select.
+    def _kernel(self, pass_name: str, chosen: dict[str, Any]) -> dict[str, Any] | None:
+        """The kernel of the variant that the values select: choices, and which tensors are given.
 
         None for a backward that has no gradients at all.
         """
         for kernel in self.manifest["kernels"]:
-            if kernel["pass"] == pass_name and all(
-                (given[name] if name in given else operands[name]) == value
-                for name, value in kernel["key"].items()
-            ):
+            key = kernel["key"].items()
+            if kernel["pass"] == pass_name and all(chosen[name] == value for name, value in key):
                 found: dict[str, Any] = kernel
                 return found
         return None

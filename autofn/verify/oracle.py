@@ -270,9 +270,22 @@ class Oracle:
 
     def evaluate(self, point: Mapping[str, Any], *, limits: bool = True) -> Truth:
         """Outputs and first derivatives; see `evaluate`. Without limits, NaN in their place."""
+        return self._truth(*self._complete(self._first, self._values(point), limits))
+
+    def approached(self, point: Mapping[str, Any]) -> Truth:
+        """The limits of outputs and first derivatives, whatever they are at the point itself.
+
+        At a kink of the expression that is none of the function, such as x = 0 in
+        Max(x, 0) + log(1 + exp(-Abs(x))), that is the derivative; at a real one, NaN.
+        """
         values = self._values(point)
+        width = len(self.definition.differentiable)
+        every = range(len(self.variant.outputs) * (1 + width))
+        limits = self._limits(self._first, values, every)
+        return self._truth([limits[k][0] for k in every], "limit")
+
+    def _truth(self, flat: Sequence[Real], source: Source) -> Truth:
         count, width = len(self.variant.outputs), len(self.definition.differentiable)
-        flat, source = self._complete(self._first, values, limits)
         rows = [
             tuple(flat[count + j * width : count + (j + 1) * width])
             if not isnan(flat[j])

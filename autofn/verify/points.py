@@ -62,8 +62,11 @@ def float32(value: float) -> float:
 
 def _neighbours(value: float) -> tuple[float, float]:
     """The numbers of single precision below and above a number of it."""
-    ulp = 2.0 ** max(-149, math.frexp(value)[1] - 24) if value else 2.0**-149
-    return value - ulp, value + ulp
+    if not value:
+        return -(2.0**-149), 2.0**-149
+    (bits,) = struct.unpack("i", struct.pack("f", value))
+    smaller, larger = (struct.unpack("f", struct.pack("i", bits + step))[0] for step in (-1, 1))
+    return (smaller, larger) if value > 0 else (larger, smaller)
 
 
 def _short(value: float, bits: int) -> float:

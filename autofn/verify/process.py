@@ -17,7 +17,6 @@ from typing import cast
 from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
 from autofn.verify.report import Row, Status
 
-
 _SIGNS = ("SUMMARY:", "runtime error:", "Sanitizer: CHECK failed")
 
 

@@ -62,6 +62,13 @@ class Subject:
         result = self.function.apply(*self.arguments(values))
         return (result,) if isinstance(result, Tensor) else tuple(result)
 
+    def values(self, values: Values) -> list[Any]:
+        """The leaves' argument `values`: numbers, choices, and whether an optional is given."""
+        return [
+            values[name] is not None if name in self.names else values[name]
+            for name in self.manifest["values"]
+        ]
+
     def leaf_gradients(
         self,
         tensors: Sequence[Tensor | None],

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from mpmath import mp
 
 from autofn.api import camel_case
 from autofn.model import NUMBERS, Definition, Kind, Leaf, Variant
 from autofn.verify.cases import make_cases
-from autofn.verify.job import Argument, Job, Level, Signature, Table, Where
-from autofn.verify.oracle import oracle
+from autofn.verify.job import Argument, Entry, Job, Level, Signature, Table, Where
+from autofn.verify.oracle import contains, oracle, precision
 from autofn.verify.points import Point, hard_points, kink_points, regular_points
 
 REGULAR = {"quick": 12, "full": 64}
@@ -18,6 +22,9 @@ REGULAR = {"quick": 12, "full": 64}
 
 HARD = {"quick": 48, "full": 4000}
 """Hard points per variant and dtype, at most."""
+
+NUDGE_ROUNDINGS = 4
+"""Roundings of the arithmetic by which a point is moved to see how its truth moves."""
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
@@ -62,6 +69,7 @@ def _signature(definition: Definition) -> Signature:
 
 
 def _tables(definition: Definition, variant: Variant, level: Level) -> list[Table]:
+    truths = _Truths(definition, variant)
     regular = regular_points(definition, variant, REGULAR[level], seed=1)
     hard = hard_points(definition, variant)
     found: list[tuple[Where, Sequence[Point]]] = [
@@ -75,7 +83,7 @@ def _tables(definition: Definition, variant: Variant, level: Level) -> list[Tabl
             for group in _by_numbers(definition, points):
                 exact = _exact(definition, group, dtype)
                 if exact:
-                    tables.append(_table(definition, variant, where, dtype, exact))
+                    tables.append(_table(truths, where, dtype, exact))
     return tables
 
 
@@ -96,12 +104,16 @@ def _by_numbers(definition: Definition, points: Sequence[Point]) -> list[list[Po
 
 
 def _exact(definition: Definition, points: Sequence[Point], dtype: str) -> list[Point]:
-    """The points with every leaf rounded to its dtype, without those that this makes infinite."""
+    """The points with every leaf rounded to its dtype, less those that this moves out of range."""
     kinds = {leaf.name: leaf for leaf in definition.leaves}
+    domains = dict(definition.options.domain)
     found: dict[tuple[object, ...], Point] = {}
     for point in points:
         exact = {name: _rounded(kinds[name], value, dtype) for name, value in point.items()}
-        if all(math.isfinite(value) for value in exact.values()):
+        if all(
+            math.isfinite(value) and (name not in domains or contains(domains[name], value))
+            for name, value in exact.items()
+        ):
             found.setdefault(tuple(exact.values()), exact)
     return list(found.values())
 
@@ -131,51 +143,134 @@ def round_to(value: float, dtype: str) -> float:
 
 
 def _table(
-    definition: Definition, variant: Variant, where: Where, dtype: str, points: Sequence[Point]
+    truths: _Truths, where: Where, dtype: str, points: Sequence[Point]
 ) -> Table:
-    """The truth at the points: what the outputs are, and what backward must return."""
-    judge = oracle(definition, variant)
-    key = dict(variant.key)
-    names = [leaf.name for leaf in definition.differentiable]
-    given = [name for name in names if key.get(name, True)]
-    outputs = definition.output_names
-    values: dict[str, list[float]] = {name: [] for name in outputs}
-    gradients: dict[tuple[str, str], list[float]] = {
-        (output, leaf): [] for output in outputs for leaf in given
-    }
-    seconds: dict[tuple[str, str, str], list[float]] = {}
-    if where == "regular":
-        seconds = {
-            (output, a, b): [] for output in outputs for a in given for b in given
-        }
-    for point in points:
-        truth = judge.evaluate(point)
-        for name, value in zip(outputs, truth.outputs, strict=True):
-            values[name].append(float(value))
-        for j, output in enumerate(outputs):
-            row: Sequence[object] = truth.jacobian[j]
-            if definition.own_gradient:
-                row = judge.vjp(point, [float(i == j) for i in range(len(outputs))])
-            for name, entry in zip(names, row, strict=True):
-                if name in given:
-                    gradients[output, name].append(0.0 if entry is None else float(entry))  # type: ignore[arg-type]
-            if seconds:
-                for i, a in enumerate(names):
-                    if a in given:
-                        along = [float(k == i) for k in range(len(names))]
-                        cotangents = [float(k == j) for k in range(len(outputs))]
-                        again = judge.second(point, cotangents, along)
-                        for b, entry in zip(names, again.leaves, strict=True):
-                            if b in given:
-                                seconds[output, a, b].append(float(entry))
+    """The truth at the points, and how far it moves with the rounding of a computation."""
+    definition, variant = truths.definition, truths.variant
+    given, outputs = truths.given, definition.output_names
+    first = [truths.first(point) for point in points]
+    around = [truths.around(point, dtype) if where != "kink" else None for point in points]
+    # At 0, moving by relative steps does not move: the convention decides there too.
+    smooth = [
+        truths.across(point) if where == "kink" or 0.0 in point.values() else None
+        for point in points
+    ]
+    entries: list[Entry] = [*outputs, *((output, leaf) for output in outputs for leaf in given)]
+    columns = {entry: j for j, entry in enumerate(entries)}
+
+    def column(name: Entry, rows: Sequence[Sequence[float] | None]) -> list[float]:
+        return [math.nan if row is None else row[columns[name]] for row in rows]
+
     numbers = {leaf.name for leaf in definition.numbers}
     return Table(
         where=where,
         key=variant.key,
         dtype=dtype,
-        numbers={name: points[0][name] for name in points[0] if name in numbers},
+        numbers={name: value for name, value in points[0].items() if name in numbers},
         points={name: [float(point[name]) for point in points] for name in given},
-        values=values,
-        gradients=gradients,
-        seconds=seconds,
+        truth={name: column(name, first) for name in columns},
+        wobble={name: column(name, around) for name in columns} if where != "kink" else {},
+        smooth={name: column(name, smooth) for name in columns},
+        seconds=truths.seconds(points) if where == "regular" and dtype == "float64" else {},
     )
+
+
+class _Truths:
+    """The oracle's answers for one variant, each point asked once.
+
+    A row is the outputs, then d output / d leaf (or what the user's own gradient says) for every
+    output and given leaf. What is not finite is NaN: not known.
+    """
+
+    def __init__(self, definition: Definition, variant: Variant) -> None:
+        self.definition = definition
+        self.variant = variant
+        key = dict(variant.key)
+        self.names = [leaf.name for leaf in definition.differentiable]
+        self.given = [name for name in self.names if key.get(name, True)]
+        self._oracle = oracle(definition, variant)
+        self._rows: dict[tuple[object, ...], list[float]] = {}
+
+    def first(self, point: Mapping[str, Any]) -> list[float]:
+        key = tuple(point.values())
+        if key not in self._rows:
+            self._rows[key] = self._row(point)
+        return self._rows[key]
+
+    def _row(self, point: Mapping[str, Any]) -> list[float]:
+        truth = self._oracle.evaluate(point)
+        row = list(truth.outputs)
+        count = len(truth.outputs)
+        for j in range(count):
+            entries: Sequence[Any] = truth.jacobian[j]
+            if self.definition.own_gradient:
+                entries = self._oracle.vjp(point, [float(i == j) for i in range(count)])
+            row += [
+                0.0 if entry is None else entry
+                for name, entry in zip(self.names, entries, strict=True)
+                if name in self.given
+            ]
+        return [value if math.isfinite(value) else math.nan for value in map(float, row)]
+
+    def around(self, point: Point, dtype: str) -> list[float]:
+        """How far each entry moves when the leaves move by a few roundings of the arithmetic.
+
+        This is the conditioning at the point, and it is large next to a kink or a root of the
+        formula's own subexpressions, where rounding decides.
+        """
+        here = self.first(point)
+        step = NUDGE_ROUNDINGS * (2.0**-53 if dtype == "float64" else 2.0**-24)
+        moved = [0.0] * len(here)
+        for signs in _signs(len(self.given)):
+            near: dict[str, Any] = dict(point)
+            for name, sign in zip(self.given, signs, strict=True):
+                near[name] = point[name] * (1 + sign * step)
+            for k, (a, b) in enumerate(zip(here, self.first(near), strict=True)):
+                moved[k] = max(moved[k], abs(a - b) if math.isfinite(b) else math.inf)
+        return moved
+
+    def across(self, point: Point) -> list[float]:
+        """The entries where they are continuous after all, though the formula has a kink there.
+
+        Max(x, 0) + log(1 + exp(-Abs(x))) has one as written and none as a function.
+        """
+        sides = []
+        with precision(60):
+            for signs in _signs(len(self.given)):
+                near: dict[str, Any] = dict(point)
+                for name, sign in zip(self.given, signs, strict=True):
+                    near[name] = mp.mpf(point[name]) + sign * mp.mpf(10) ** -25
+                sides.append(self._row(near))
+        return [
+            found[0] if max(found) - min(found) <= 1e-14 * (1 + abs(found[0])) else math.nan
+            for found in zip(*sides, strict=True)
+        ]
+
+    def seconds(self, points: Sequence[Point]) -> dict[tuple[str, str, str], list[float]]:
+        """d2 output / d leaf d leaf, as double backward must return them."""
+        outputs = self.definition.output_names
+        found: dict[tuple[str, str, str], list[float]] = {
+            (output, a, b): [] for output in outputs for a in self.given for b in self.given
+        }
+        for point, (j, output), a in itertools.product(points, enumerate(outputs), self.given):
+            along = [float(name == a) for name in self.names]
+            cotangents = [float(k == j) for k in range(len(outputs))]
+            again = self._oracle.second(point, cotangents, along)
+            for b, entry in zip(self.names, again.leaves, strict=True):
+                if b in self.given:
+                    value = float(entry)
+                    found[output, a, b].append(value if math.isfinite(value) else math.nan)
+        return found
+
+
+_SLANTED = (1.0, -0.75, 0.5, -1.25, 0.875, -0.625, 1.125, -0.375) * 8
+
+
+def _signs(count: int) -> list[list[float]]:
+    """Directions in which to move so many leaves: all corners of few, some of many."""
+    if count <= 2:
+        return [list(signs) for signs in itertools.product((1.0, -1.0), repeat=count)]
+    up, down = [1.0] * count, [-1.0] * count
+    slanted = list(_SLANTED[:count])
+    mixed = [1.0 if k % 2 else -1.0 for k in range(count)]
+    return [up, down, slanted, mixed, [-each for each in mixed]]

@@ -75,14 +75,16 @@ def double_vjp(needs, d_x, d_n, grad, x, n, cutoff):
     grad_grad = grad_x = grad_n = None
     if needs[1] or needs[2]:
         v10 = 0.3333333333333333 * v8 - 0.6666666666666666 * _spherical_bessel(2, v2)
-        v11 = v2 * v10 + 2 * v3
-        v12 = n * (v11 * grad)
     if d_x is not None:
         v6 = v5 * d_x
     if d_n is not None:
         v9 = v5 * d_n
+    if needs[1] or needs[2]:
+        v11 = v2 * v10 + 2 * v3
     if (needs[0] or needs[2]) and d_x is not None:
         v7 = v4 * v6
+    if needs[1] or needs[2]:
+        v12 = n * (v11 * grad)
     if (needs[1] or needs[2]) and d_n is not None:
         v13 = v4 * v9
     if needs[0] and d_x is not None:
@@ -132,9 +134,10 @@ def vjp_jvp(needs, d_grad, d_x, d_n, grad, x, n, cutoff):
         v9 = v4 * grad
     if d_n is not None or d_x is not None:
         v10 = v9 * (v6 * (v2 * v8 + 2 * v3))
-        v11 = n * v10
     if d_grad is not None:
         v5 = v4 * d_grad
+    if d_n is not None or d_x is not None:
+        v11 = n * v10
     if needs[0] and d_grad is not None:
         d_grad_x = -v6 * (v3 * v5) * n**2
     if needs[0] and d_x is not None:

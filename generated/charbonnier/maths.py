@@ -43,13 +43,14 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, epsilon):
     grad_grad = grad_input = grad_target = None
     if needs[1] or needs[2]:
         v6 = 1 / v2
-        v8 = v6 * (v0 * v4) + 1
     if d_input_ is not None:
         v3 = r0 * d_input_
     if d_target is not None:
         v5 = r0 * d_target
     if (needs[1] or needs[2]) and d_input_ is not None:
         v7 = v3 * grad
+    if needs[1] or needs[2]:
+        v8 = v6 * (v0 * v4) + 1
     if (needs[1] or needs[2]) and d_target is not None:
         v9 = v5 * grad
     if needs[0] and d_input_ is not None:
@@ -87,11 +88,11 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, epsilon):
     v1 = v0**2
     v2 = v1 + epsilon**2
     r0 = torch.rsqrt(v2)
-    v7 = -v0
     d_grad_input = d_grad_target = None
     if d_input_ is not None or d_target is not None:
         v4 = 1 / v2
         v5 = r0 * grad
+    v7 = -v0
     if d_grad is not None:
         v3 = r0 * d_grad
     if d_input_ is not None:

@@ -58,7 +58,6 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
         v5 = 2 * t0
         v6 = v2 * grad
-        v7 = v5 * v6
     if (needs[1] or needs[2] or needs[3]) and (
         d_gamma is not None or d_x is not None or d_alpha is not None
     ):
@@ -67,6 +66,8 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
         v3 = alpha * d_x
     if (needs[0] or needs[3]) and d_alpha is not None:
         v4 = x * d_alpha
+    if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
+        v7 = v5 * v6
     if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
         v8 = v6 * (1 - v0 * v5)
     if (needs[1] or needs[2]) and d_gamma is not None:
@@ -129,7 +130,6 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
         v5 = 2 * t0
         v6 = v1 * gamma
-        v7 = v5 * v6
     if (needs[0] or needs[2]) and (d_grad is not None or d_gamma is not None or d_x is not None):
         v2 = alpha * v1
     if (needs[0] or needs[1] or needs[2]) and d_x is not None:
@@ -142,6 +142,8 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
         v11 = x * v1
     if (needs[0] or needs[1]) and d_grad is not None:
         v3 = d_grad * gamma
+    if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
+        v7 = v5 * v6
     if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
         v9 = v6 * (1 - v0 * v5)
     if (needs[0] or needs[1]) and d_gamma is not None:

@@ -84,6 +84,10 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
         v17 = d_input_ * grad
     if needs[1] or needs[2]:
         v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3
+    if needs[0] and d_input_ is not None:
+        grad_grad = d_input_ * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
+    if needs[0] and d_target is not None:
+        grad_grad = add(grad_grad, d_target * (v11 + v12))
     if needs[1] and d_input_ is not None:
         v13 = v4 * s1
         v14 = 2 * gamma
@@ -91,10 +95,6 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
         v16 = s0 * v10
         v19 = v13 + (target * (v11 * v15 * s1**2) + v13 * v14) + v1 * v16
         grad_input = v17 * (v19 - v15 * (v12 * (v7 * s0**2)) - v5 * v13 - v14 * v16 - v16)
-    if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
-    if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, d_target * (v11 + v12))
     if needs[1] and d_target is not None:
         grad_input = add(grad_input, grad * (v18 * d_target))
     if needs[2] and d_input_ is not None:
@@ -151,6 +151,8 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, alpha, gamm
         v17 = d_input_ * grad
     if d_target is not None or d_input_ is not None:
         v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3
+    if needs[0] and d_grad is not None:
+        d_grad_input = d_grad * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
     if needs[0] and d_input_ is not None:
         v11 = v4 * s1
         v12 = 2 * gamma
@@ -160,8 +162,6 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, alpha, gamm
         d_grad_input = add(
             d_grad_input, v17 * (v19 - v16 * (v13 * (v7 * s0**2)) - v5 * v11 - v12 * v15 - v15)
         )
-    if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
     if needs[0] and d_target is not None:
         d_grad_input = add(d_grad_input, grad * (v18 * d_target))
     if needs[1] and d_grad is not None:

@@ -49,15 +49,15 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
         v7 = v6 * d_gate
+    if needs[0] and d_gate is not None:
+        grad_grad = v7 * x
+    if needs[0] and d_x is not None:
+        grad_grad = add(grad_grad, gate * d_x * torch.sigmoid(v1 * (gate + 0.044715 * gate**3)))
     if needs[1] and d_gate is not None:
         v8 = 0.26829 * v0 + 2
         v9 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v8))
         v10 = v9 - gate * (s1 * (v3 * (1.2732395447351628 * v8)))
         grad_gate = x * (d_gate * (s0 * s1) * grad) * v10
-    if needs[0] and d_gate is not None:
-        grad_grad = v7 * x
-    if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, gate * d_x * torch.sigmoid(v1 * (gate + 0.044715 * gate**3)))
     if needs[1] and d_x is not None:
         grad_gate = add(grad_gate, grad * (v6 * d_x))
     if needs[2] and d_gate is not None:
@@ -95,13 +95,13 @@ def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     d_grad_gate = d_grad_x = None
     if d_x is not None or d_gate is not None:
         v8 = v6 * grad
+    if needs[0] and d_grad is not None:
+        d_grad_gate = v6 * d_grad * x
     if needs[0] and d_gate is not None:
         v7 = 0.26829 * v0 + 2
         v9 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v7))
         v10 = v9 - gate * (s1 * (v3 * (1.2732395447351628 * v7)))
         d_grad_gate = add(d_grad_gate, x * (grad * (s0 * s1 * d_gate)) * v10)
-    if needs[0] and d_grad is not None:
-        d_grad_gate = v6 * d_grad * x
     if needs[0] and d_x is not None:
         d_grad_gate = add(d_grad_gate, v8 * d_x)
     if needs[1] and d_grad is not None:

@@ -39,12 +39,12 @@ def double_vjp(needs, d_x, grad, x):
     s1 = torch.sigmoid(v2)
     v6 = s1 * d_x
     grad_grad = grad_x = None
+    if needs[0]:
+        grad_grad = v5 * v6
     if needs[1]:
         v7 = 0.26829 * v0 + 2
         v8 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v7))
         grad_x = s0 * v6 * grad * (v8 - x * (s1 * (v3 * (1.2732395447351628 * v7))))
-    if needs[0]:
-        grad_grad = v5 * v6
     return grad_grad, grad_x
 
 
@@ -68,12 +68,12 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     v4 = v1 * v3
     v5 = x * (s1 * v4) + 1
     d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = s0 * v5 * d_grad
     if d_x is not None:
         v6 = 0.26829 * v0 + 2
         v7 = v4 + (0.53658 * v0 * 0.7978845608028654 + v6 * (0.7978845608028654 * v5))
         d_grad_x = add(
             d_grad_x, s0 * s1 * d_x * grad * (v7 - x * (v6 * (v3 * (1.2732395447351628 * s0))))
         )
-    if d_grad is not None:
-        d_grad_x = s0 * v5 * d_grad
     return (d_grad_x,)

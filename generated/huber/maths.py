@@ -50,9 +50,10 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, delta):
         v1 = delta * _sign(v0)
     if needs[1] or needs[2]:
         v2 = c0.to(grad.dtype)
-        v4 = torch.where(c0, scalar(-1, grad), 0)
     if (needs[1] or needs[2]) and d_input_ is not None:
         v3 = d_input_ * grad
+    if needs[1] or needs[2]:
+        v4 = torch.where(c0, scalar(-1, grad), 0)
     if (needs[1] or needs[2]) and d_target is not None:
         v5 = grad * d_target
     if needs[0] and d_input_ is not None:

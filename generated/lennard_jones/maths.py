@@ -39,22 +39,23 @@ def vjp(needs, grad, x, epsilon, sigma):
 
 def double_vjp(needs, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v2 = 1 / x**7
-    v4 = 1 / x**13
-    v9 = sigma**5
-    v11 = sigma**11
     grad_grad = grad_x = grad_epsilon = grad_sigma = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
         v0 = 4 * epsilon
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_epsilon is not None):
         v1 = sigma**6
         v3 = sigma**12
-        v5 = v3 * v4
+    v2 = 1 / x**7
+    v4 = 1 / x**13
     if (needs[0] or needs[2] or needs[3]) and (d_epsilon is not None or d_sigma is not None):
         v7 = 1 / x**6
         v8 = 1 / x**12
+    v9 = sigma**5
+    v11 = sigma**11
     if (needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
         v14 = v0 * grad
+    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_epsilon is not None):
+        v5 = v3 * v4
     if (needs[0] or needs[2] or needs[3]) and (d_sigma is not None or d_epsilon is not None):
         v10 = v7 * v9
         v12 = v8 * v11
@@ -119,14 +120,14 @@ def jvp(d_x, d_epsilon, d_sigma, x, epsilon, sigma):
 
 def vjp_jvp(needs, d_grad, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The tangent of each gradient."""
-    v1 = 1 / x**7
-    v3 = 1 / x**13
-    v10 = sigma**5
-    v11 = sigma**11
     d_grad_x = d_grad_epsilon = d_grad_sigma = None
     if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_epsilon is not None):
         v0 = sigma**6
         v2 = sigma**12
+    v1 = 1 / x**7
+    v3 = 1 / x**13
+    v10 = sigma**5
+    v11 = sigma**11
     if (needs[1] or needs[2]) and (
         d_grad is not None or d_sigma is not None or d_epsilon is not None
     ):

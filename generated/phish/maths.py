@@ -48,11 +48,11 @@ def double_vjp(needs, d_x, grad, x):
     v3 = 0.7978845608028654 * x * torch.exp(-0.5 * v2)
     v4 = 0.5 * v3
     grad_grad = grad_x = None
+    if needs[0]:
+        grad_grad = d_x * (t0 + x * v1 * (cdf0 + v4))
     if needs[1]:
         v5 = v3 + 2 * cdf0
         grad_x = v1 * d_x * grad * (v5 + v4 * (2 - v2) - x * (0.5 * t0 * v5**2))
-    if needs[0]:
-        grad_grad = d_x * (t0 + x * v1 * (cdf0 + v4))
     return grad_grad, grad_x
 
 
@@ -74,9 +74,9 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     v3 = 0.7978845608028654 * x * torch.exp(-0.5 * v2)
     v4 = 0.5 * v3
     d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = d_grad * (t0 + x * v1 * (cdf0 + v4))
     if d_x is not None:
         v5 = v3 + 2 * cdf0
         d_grad_x = add(d_grad_x, v1 * d_x * grad * (v5 + v4 * (2 - v2) - x * (0.5 * t0 * v5**2)))
-    if d_grad is not None:
-        d_grad_x = d_grad * (t0 + x * v1 * (cdf0 + v4))
     return (d_grad_x,)

@@ -39,9 +39,10 @@ def double_vjp(needs, d_x, d_y, grad_z, grad_xx, grad_yy, grad_xy, x, y):
     grad_x = grad_y = None
     if needs[4] or needs[5]:
         v1 = 20 * grad_z
-        v2 = v1 + grad_xy
     if needs[0]:
         v0 = 20 * x + 20 * y
+    if needs[4] or needs[5]:
+        v2 = v1 + grad_xy
     if needs[0] and d_x is not None:
         grad_grad_z = v0 * d_x
     if needs[0] and d_y is not None:
@@ -71,11 +72,15 @@ def jvp(d_x, d_y, x, y):
     d_z = d_xx = d_yy = d_xy = None
     if d_x is not None:
         d_z = v0 * d_x
-        d_xx = x * (2 * d_x)
-        d_xy = y * d_x
     if d_y is not None:
         d_z = add(d_z, v0 * d_y)
+    if d_x is not None:
+        d_xx = x * (2 * d_x)
+    if d_y is not None:
         d_yy = y * (2 * d_y)
+    if d_x is not None:
+        d_xy = y * d_x
+    if d_y is not None:
         d_xy = add(d_xy, x * d_y)
     return d_z, d_xx, d_yy, d_xy
 

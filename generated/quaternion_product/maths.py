@@ -229,43 +229,67 @@ def jvp(d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz, aw, ax, ay, az, bw, bx, 
     d_out0 = d_out1 = d_out2 = d_out3 = None
     if d_aw is not None:
         d_out0 = d_aw * bw
-        d_out1 = d_aw * bx
-        d_out2 = d_aw * by
-        d_out3 = d_aw * bz
     if d_ax is not None:
         d_out0 = add(d_out0, -d_ax * bx)
-        d_out1 = add(d_out1, bw * d_ax)
-        d_out2 = add(d_out2, -d_ax * bz)
-        d_out3 = add(d_out3, d_ax * by)
     if d_ay is not None:
         d_out0 = add(d_out0, -d_ay * by)
-        d_out1 = add(d_out1, d_ay * bz)
-        d_out2 = add(d_out2, bw * d_ay)
-        d_out3 = add(d_out3, -bx * d_ay)
     if d_az is not None:
         d_out0 = add(d_out0, -d_az * bz)
-        d_out1 = add(d_out1, -by * d_az)
-        d_out2 = add(d_out2, bx * d_az)
-        d_out3 = add(d_out3, bw * d_az)
     if d_bw is not None:
         d_out0 = add(d_out0, d_bw * aw)
-        d_out1 = add(d_out1, d_bw * ax)
-        d_out2 = add(d_out2, d_bw * ay)
-        d_out3 = add(d_out3, d_bw * az)
     if d_bx is not None:
         d_out0 = add(d_out0, -d_bx * ax)
-        d_out1 = add(d_out1, aw * d_bx)
-        d_out2 = add(d_out2, d_bx * az)
-        d_out3 = add(d_out3, -d_bx * ay)
     if d_by is not None:
         d_out0 = add(d_out0, -d_by * ay)
-        d_out1 = add(d_out1, -d_by * az)
-        d_out2 = add(d_out2, aw * d_by)
-        d_out3 = add(d_out3, ax * d_by)
     if d_bz is not None:
         d_out0 = add(d_out0, -d_bz * az)
+    if d_aw is not None:
+        d_out1 = d_aw * bx
+    if d_ax is not None:
+        d_out1 = add(d_out1, bw * d_ax)
+    if d_ay is not None:
+        d_out1 = add(d_out1, d_ay * bz)
+    if d_az is not None:
+        d_out1 = add(d_out1, -by * d_az)
+    if d_bw is not None:
+        d_out1 = add(d_out1, d_bw * ax)
+    if d_bx is not None:
+        d_out1 = add(d_out1, aw * d_bx)
+    if d_by is not None:
+        d_out1 = add(d_out1, -d_by * az)
+    if d_bz is not None:
         d_out1 = add(d_out1, ay * d_bz)
+    if d_aw is not None:
+        d_out2 = d_aw * by
+    if d_ax is not None:
+        d_out2 = add(d_out2, -d_ax * bz)
+    if d_ay is not None:
+        d_out2 = add(d_out2, bw * d_ay)
+    if d_az is not None:
+        d_out2 = add(d_out2, bx * d_az)
+    if d_bw is not None:
+        d_out2 = add(d_out2, d_bw * ay)
+    if d_bx is not None:
+        d_out2 = add(d_out2, d_bx * az)
+    if d_by is not None:
+        d_out2 = add(d_out2, aw * d_by)
+    if d_bz is not None:
         d_out2 = add(d_out2, -ax * d_bz)
+    if d_aw is not None:
+        d_out3 = d_aw * bz
+    if d_ax is not None:
+        d_out3 = add(d_out3, d_ax * by)
+    if d_ay is not None:
+        d_out3 = add(d_out3, -bx * d_ay)
+    if d_az is not None:
+        d_out3 = add(d_out3, bw * d_az)
+    if d_bw is not None:
+        d_out3 = add(d_out3, d_bw * az)
+    if d_bx is not None:
+        d_out3 = add(d_out3, -d_bx * ay)
+    if d_by is not None:
+        d_out3 = add(d_out3, ax * d_by)
+    if d_bz is not None:
         d_out3 = add(d_out3, aw * d_bz)
     return d_out0, d_out1, d_out2, d_out3
 

@@ -30,11 +30,11 @@ def double_vjp(needs, d_x, grad, x):
     s1 = torch.sigmoid(v0)
     v1 = s1 * d_x
     grad_grad = grad_x = None
+    if needs[0]:
+        grad_grad = v1 * (v0 * s0 + 1)
     if needs[1]:
         v2 = 2.896804 * x
         grad_x = s0 * v1 * grad * (s0 * v2 + 3.404 - s1 * v2)
-    if needs[0]:
-        grad_grad = v1 * (v0 * s0 + 1)
     return grad_grad, grad_x
 
 
@@ -50,9 +50,9 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     s0 = torch.sigmoid(v0)
     s1 = torch.sigmoid(-v0)
     d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = s0 * d_grad * (v0 * s1 + 1)
     if d_x is not None:
         v1 = 2.896804 * x
         d_grad_x = add(d_grad_x, s0 * s1 * d_x * grad * (s1 * v1 + 3.404 - s0 * v1))
-    if d_grad is not None:
-        d_grad_x = s0 * d_grad * (v0 * s1 + 1)
     return (d_grad_x,)

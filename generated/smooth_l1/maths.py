@@ -55,9 +55,10 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, beta):
         v7 = v0 * v1
     if needs[1] or needs[2]:
         v3 = torch.where(c0, v0, 0)
-        v5 = torch.where(c0, -v0, 0)
     if (needs[1] or needs[2]) and d_input_ is not None:
         v4 = d_input_ * grad
+    if needs[1] or needs[2]:
+        v5 = torch.where(c0, -v0, 0)
     if (needs[1] or needs[2]) and d_target is not None:
         v6 = grad * d_target
     if needs[0] and d_input_ is not None:

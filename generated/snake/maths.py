@@ -127,9 +127,6 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
         v9 = 2 * v4 - cs0 * (2 * v1)
     if needs[0] and (d_x is not None or d_alpha is not None):
         v10 = grad * (-v0 * v8 - v0 * v2 - v0 * v6 - v9)
-    if needs[1] and d_x is not None:
-        v11 = -0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v5)) - v9
-        d_grad_alpha = add(d_grad_alpha, x * (grad * d_x) * v11)
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * (v2 + cs0 * (v0 * v1) + 1 - v0 * v4)
     if needs[0] and d_x is not None:
@@ -138,6 +135,9 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
         d_grad_x = add(d_grad_x, x * (v10 * d_alpha))
     if needs[1] and d_grad is not None:
         d_grad_alpha = d_grad * x**2 * (v1 * cs0 - v4)
+    if needs[1] and d_x is not None:
+        v11 = -0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v5)) - v9
+        d_grad_alpha = add(d_grad_alpha, x * (grad * d_x) * v11)
     if needs[1] and d_alpha is not None:
         d_grad_alpha = add(d_grad_alpha, -grad * d_alpha * x**3 * (v6 + (v2 + v8)))
     return d_grad_x, d_grad_alpha

@@ -48,29 +48,31 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
     v3 = 1 / v2
-    v7 = sn0**2
-    v8 = e1 / v2**2
     grad_grad = grad_x = grad_alpha = grad_beta = None
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
         v4 = 2 * v3
-        v5 = e0 * v4
+    v7 = sn0**2
+    v8 = e1 / v2**2
     if d_beta is not None:
         v9 = v8 * d_beta
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
         v11 = cs0**2
     if needs[1] or needs[2] or needs[3]:
         v16 = 2 * v1
+    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
+        v5 = e0 * v4
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
         v12 = d_x * grad
     if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
         v13 = v1 + v0 * v11 - v0 * v7
-        v14 = v5 * v13
     if (needs[1] or needs[2] or needs[3]) and d_alpha is not None:
         v15 = grad * d_alpha
     if (needs[0] or needs[2]) and d_alpha is not None:
         v6 = v0 * v4
     if (needs[0] or needs[3]) and d_beta is not None:
         v10 = v7 * v9
+    if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
+        v14 = v5 * v13
     if (needs[1] or needs[3]) and (d_beta is not None or d_x is not None):
         v17 = e0 * v16
     if (needs[1] or needs[2]) and d_beta is not None:
@@ -133,11 +135,11 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
     v3 = 1 / v2
-    v6 = sn0**2
-    v13 = e1 / v2**2
     d_grad_x = d_grad_alpha = d_grad_beta = None
     if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_alpha is not None):
         v4 = 2 * v3
+    v6 = sn0**2
+    v13 = e1 / v2**2
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
         v7 = cs0**2
     if d_beta is not None or d_x is not None or d_alpha is not None:
@@ -148,11 +150,12 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
         v8 = d_x * grad
     if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
         v9 = v1 + v0 * v7 - v0 * v6
-        v10 = v5 * v9
     if d_alpha is not None:
         v11 = grad * d_alpha
     if d_beta is not None:
         v12 = grad * d_beta
+    if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
+        v10 = v5 * v9
     if (needs[0] or needs[2]) and (d_beta is not None or d_x is not None):
         v15 = e0 * v14
     if needs[1] and (d_grad is not None or d_alpha is not None):

@@ -59,11 +59,12 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
         v2 = torch.where(x >= eps, eps, x)
         e0 = torch.exp(v2)
         c1 = eps > x
-        v3 = torch.where(c1, e0, 0)
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
+    if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
+        v3 = torch.where(c1, e0, 0)
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
         v6 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
@@ -115,11 +116,11 @@ def jvp(d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n, beta, eps):
         sp0 = _softplus(alpha_n)
         v1 = torch.where(eps > x, (sp0 + beta) * torch.exp(v0), 0) - sp0
         d_out = d_x * torch.where(c0, beta + 2 * x * _softplus(alpha_p), v1)
+    if d_alpha_p is not None:
+        d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
     if d_alpha_n is not None:
         v2 = d_alpha_n * (torch.expm1(v0) - x) * torch.sigmoid(alpha_n)
         d_out = add(d_out, torch.where(c0, 0, v2))
-    if d_alpha_p is not None:
-        d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
     return d_out
 
 

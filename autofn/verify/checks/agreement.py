@@ -136,10 +136,11 @@ def _compare(
         scale = terms.get(name, theirs.detach().double().abs())
         summed = scale.numel() < math.prod(_shape(got, context))
         rounding = EPS[dtype] if summed else EPS[theirs.dtype]
+        tiny = 4 * TINY[theirs.dtype]
         require_close(
             mine,
             theirs,
-            (ULPS * EPS[compute_dtype(dtype)] + 3 * rounding) * scale + 4 * TINY[theirs.dtype],
+            ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * rounding * scale + tiny,
             name,
             functools.partial(_place, context, values, name, at=theirs),
         )
@@ -152,7 +153,7 @@ def _shape(results: dict[str, Tensor], context: Context) -> torch.Size:
 def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
     """Per leaf, the sum of the absolute terms of its gradient, in the leaf's shape."""
     subject = context.subject
-    everything = [values[name] for name in subject.manifest["values"]]
+    everything = subject.values(values)
     shape = subject.apply(values)[0].shape
     spread = context.spread(values, shape)
     tensors = [

@@ -1,0 +1,202 @@
+"""The table of operations: every backend has every operation, and all agree with mpmath."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import mpmath
+import pytest
+import sympy
+import torch
+import torch.nn.functional as F
+
+from autofn.derive import Differentiator, recognise
+from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
+
+PARAMETRISED = {"powi": (1, 2, 3, 5, 12), "polygamma": (1, 2, 3), "spherical_bessel": (1, 2, 3)}
+ARITY = {
+    "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
+    "add": 2, "sub": 2, "mul": 2, "div": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
+}  # fmt: skip
+LOGICAL = {"and", "or", "not"}
+CASES = [(name, n) for name in OPS for n in PARAMETRISED.get(name, (None,))]
+IDS = [name if n is None else f"{name}{n}" for name, n in CASES]
+
+
+def points(op: Op, count: int = 40) -> list[tuple[float, ...]]:
+    """Arguments inside the operation's domain; the first of a select and all of logic are bools."""
+    rng = random.Random(op.name)
+    low, high = op.domain
+    found = []
+    for _ in range(count):
+        args = [rng.uniform(low, high) for _ in range(ARITY.get(op.name, 1))]
+        if op.name in LOGICAL:
+            args = [float(rng.random() < 0.5) for _ in args]
+        elif op.name == "select":
+            args[0] = float(args[0] > 0)
+        elif op.name == "clamp":
+            args[1:] = sorted(args[1:])
+        elif op.name in ("eq", "ne", "le", "ge", "max", "min") and rng.random() < 0.3:
+            args[1] = args[0]
+        found.append(tuple(args))
+    return found
+
+
+def exact(op: Op, n: int | None, args: tuple[float, ...]) -> float:
+    with mpmath.workdps(40):
+        values = [mpmath.mpf(arg) for arg in args]
+        return float(op.exact(*values) if n is None else op.exact(*values, n))
+
+
+def torch_value(op: Op, n: int | None, columns: list[torch.Tensor]) -> torch.Tensor:
+    space: dict[str, Any] = {"torch": torch, "F": F, "math": math}
+    for helper in TORCH_HELPERS.values():
+        exec(helper, space)
+    if op.name in LOGICAL:
+        columns = [column.bool() for column in columns]
+    elif op.name == "select":
+        columns = [columns[0].bool(), *columns[1:]]
+    names = [f"a{i}" for i in range(len(columns))]
+    return eval(op.torch.format(*names, n=n), {**space, **dict(zip(names, columns, strict=True))})
+
+
+@pytest.mark.parametrize(("name", "n"), CASES, ids=IDS)
+def test_pytorch_agrees_with_mpmath(name: str, n: int | None) -> None:
+    op = OPS[name]
+    args = points(op)
+    columns = [torch.tensor(column, dtype=torch.float64) for column in zip(*args, strict=True)]
+    got = torch_value(op, n, columns)
+    want = torch.tensor([exact(op, n, each) for each in args], dtype=torch.float64)
+    torch.testing.assert_close(got.double(), want, rtol=5e-13, atol=1e-15)
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """Every operation's C++ spelling as a function of doubles and one of floats."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    text = ["#include <cmath>", "#define AUTOFN_FN inline", *CPP_HELPERS.values()]
+    for (name, n), label in zip(CASES, IDS, strict=True):
+        op = OPS[name]
+        names = [f"a[{i}]" for i in range(ARITY.get(name, 1))]
+        if name in LOGICAL:
+            names = [f"bool({each})" for each in names]
+        elif name == "select":
+            names[0] = f"bool({names[0]})"
+        for kind in ("double", "float"):
+            body = op.cpp.format(*names, n=n)
+            text.append(
+                f'extern "C" double {label}_{kind}(const double* x) {{ using T = {kind}; '
+                f"const T a[3] = {{T(x[0]), T(x[1]), T(x[2])}}; (void)a; return {body}; }}"
+            )
+    folder = tmp_path_factory.mktemp("ops")
+    source = folder / "ops.cpp"
+    source.write_text("\n".join(text))
+    target = folder / "ops.so"
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror",
+             "-Wno-unused-function"]  # fmt: skip
+    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
+    return ctypes.CDLL(str(target))
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize(("name", "n"), CASES, ids=IDS)
+def test_cpp_agrees_with_mpmath(
+    library: ctypes.CDLL, name: str, n: int | None, kind: str
+) -> None:
+    op = OPS[name]
+    function = library[f"{name if n is None else f'{name}{n}'}_{kind}"]
+    function.restype = ctypes.c_double
+    rtol, atol = (1e-12, 1e-15) if kind == "double" else (3e-5, 2e-6)
+    for args in points(op):
+        padded = (*args, 0.0, 0.0, 0.0)[:3]
+        got = function((ctypes.c_double * 3)(*padded))
+        assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
+
+
+NAN_IN_NAN_OUT = [
+    (name, n)
+    for name, n in CASES
+    if not OPS[name].boolean and name != "select" and ARITY.get(name, 1) == 1
+]
+
+
+@pytest.mark.parametrize(("name", "n"), NAN_IN_NAN_OUT)
+def test_nan_stays_nan(library: ctypes.CDLL, name: str, n: int | None) -> None:
+    op = OPS[name]
+    column = torch.tensor([math.nan], dtype=torch.float64)
+    assert torch_value(op, n, [column]).isnan().all()
+    function = library[f"{name if n is None else f'{name}{n}'}_double"]
+    function.restype = ctypes.c_double
+    assert math.isnan(function((ctypes.c_double * 3)(math.nan, math.nan, math.nan)))
+
+
+SMOOTH = sorted(
+    name
+    for name, op in OPS.items()
+    if op.partials is not None and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel")
+)
+
+
+@pytest.mark.parametrize("name", SMOOTH)
+def test_partials_agree_with_numeric_differentiation(name: str) -> None:
+    op = OPS[name]
+    symbols = sympy.symbols("a b", real=True)
+    kind = next(kind for kind, each in BY_CLASS.items() if each is op)
+    extra = (sympy.Integer(1),) if name == "polygamma" else ()
+    arity = ARITY.get(name, 1)
+    expr = kind(*extra, *symbols[:arity])
+    d = Differentiator(symbols)
+    for index in range(arity):
+        derivative = d(expr, symbols[index])
+        for args in points(op, 10):
+            with mpmath.workdps(40):
+                values = [mpmath.mpf(arg) for arg in args]
+
+                def along(x: Any, index: int = index, values: list[Any] = values) -> Any:
+                    moved = [*values[:index], x, *values[index + 1 :]]
+                    return op.exact(*moved, *map(int, extra))
+
+                want = mpmath.diff(along, values[index])
+                shown = {s: sympy.Float(str(v), 40) for s, v in zip(symbols, values, strict=False)}
+                got = derivative.xreplace(shown).evalf(30)
+            assert float(got) == pytest.approx(float(want), rel=1e-12, abs=1e-14), args
+
+
+@pytest.mark.parametrize("order", [1, 2, 3])
+def test_spherical_bessel_derivative_stays_in_the_family(order: int) -> None:
+    x = sympy.Symbol("x", real=True)
+    kind = OPS["spherical_bessel"].sympy
+    assert kind is not None
+    derivative = Differentiator([x])(kind(sympy.Integer(order), x), x)
+    exact_value = OPS["spherical_bessel"].exact
+    for point in (0.3, 1.7, 4.2):
+        with mpmath.workdps(40):
+            want = mpmath.diff(lambda t: exact_value(t, order), mpmath.mpf(point))
+            got = derivative.xreplace({x: sympy.Float(str(point), 40)}).evalf(30)
+        assert float(got) == pytest.approx(float(want), rel=1e-12)
+
+
+def test_every_supported_sympy_function_reaches_an_operation() -> None:
+    """What recognition rewrites (sec, Mod, factorial, ...) ends in operations of the table."""
+    x, y = sympy.symbols("x y", real=True)
+    written = [
+        sympy.sec(x), sympy.csc(x), sympy.cot(x), sympy.asec(x), sympy.acsc(x), sympy.acot(x),
+        sympy.sech(x), sympy.csch(x), sympy.coth(x), sympy.asech(x), sympy.acsch(x),
+        sympy.acoth(x), sympy.frac(x), sympy.Mod(x, y), sympy.factorial(x), sympy.beta(x, y),
+        sympy.sinc(x), sympy.Heaviside(x), sympy.digamma(x), sympy.trigamma(x), x**y, 2**x,
+        x ** sympy.Rational(2, 3), sympy.Piecewise((x, sympy.Xor(x > 0, y > 0)), (y, True)),
+        sympy.Piecewise((x, sympy.ITE(x > 0, y > 0, y < 1)), (y, True)),
+    ]  # fmt: skip
+    for expr in written:
+        for node in sympy.preorder_traversal(recognise(expr)):
+            known = isinstance(node, (*BY_CLASS, sympy.Add, sympy.Mul, sympy.Pow, sympy.Piecewise))
+            pair = sympy.functions.elementary.piecewise.ExprCondPair
+            assert known or not node.args or isinstance(node, pair), (expr, node)
