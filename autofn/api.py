@@ -116,15 +116,16 @@ class Formula:
         cls,
         expr: Any,
         name: str = "f",
-        params: Mapping[str, float | int] | None = None,
+        params: Mapping[str, float | int | None] | None = None,
         *,
         source: str = "from_expr",
     ) -> Formula:
         """The formula of a raw SymPy expression.
 
         Free symbols are tensors in alphabetical order, save those named in `params`: numbers
-        given at run time, with these defaults. Raises FormulaError for a name that is no
-        identifier, a parameter that the expression lacks, or an expression that is not real.
+        given at run time, with these defaults (None: a required argument). Raises FormulaError
+        for a name that is no identifier, a parameter that the expression lacks, or an expression
+        that is not real.
         """
         frame = inspect.currentframe()
         caller = frame.f_back if frame else None
@@ -620,6 +621,12 @@ def _calls(body: Callable[..., Any], where: Location) -> tuple[tuple[str, Locati
 
 
 def _check_names(name: str, parameters: tuple[Parameter, ...], where: Location) -> None:
+    if not name.isidentifier():
+        raise FormulaError(
+            f"{name!r} is no name for a formula",
+            where=where,
+            remedy="write it as a function: def my_formula(x): ...",
+        )
     camel = camel_case(name)
     if camel == name or not camel.isidentifier():
         raise FormulaError(

@@ -33,6 +33,7 @@ from sympy import (
 )
 
 from autofn import functions as heads
+from autofn import trees
 from autofn.errors import FormulaError
 from autofn.model import Definition, Variant
 from autofn.ops import BY_CLASS, STRUCTURAL
@@ -161,7 +162,7 @@ def _mul(node: Basic) -> Basic | None:
             for j, other in enumerate(factors):
                 base, power = other.as_base_exp()
                 if isinstance(base, heads.sigmoid) and power.is_Integer and power >= 1:
-                    if sympy.expand_mul(factor.args[0] + base.args[0]) == 0:
+                    if _opposite(factor.args[0], base.args[0]):
                         rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                         return Mul(
                             *rest, heads.sigmoid(factor.args[0]), base ** (power - 1)
@@ -182,6 +183,10 @@ def _mul(node: Basic) -> Basic | None:
             rest = [f for f in factors if f not in (factor, factor.args[0])]
             return Mul(*rest, sympy.Abs(factor.args[0]))
     return None
+
+
+def _opposite(u: Expr, v: Expr) -> bool:
+    return bool(u == -v or (trees.size(u) < LIMIT and sympy.expand_mul(u + v) == 0))
 
 
 def _pow(node: Basic) -> Basic | None:
@@ -275,7 +280,7 @@ SUPPORTED_NAMES = sorted(
 
 def check_supported(expr: Expr, definition: Definition) -> None:
     """Raises FormulaError, naming the function and the nearest supported one."""
-    for node in sympy.preorder_traversal(expr):
+    for node in trees.nodes(expr):
         if node.is_Symbol or node.is_number and not node.has(sympy.Function):
             continue
         if isinstance(node, (*STRUCTURAL, *BY_CLASS, sympy.functions.elementary.piecewise.ExprCondPair)):
@@ -329,7 +334,7 @@ class Differentiator:
     def _partial(self, expr: Expr, symbol: Symbol) -> Expr:
         if expr == symbol:
             return S.One
-        if symbol not in expr.free_symbols:
+        if symbol not in trees.symbols(expr):
             return S.Zero
         if isinstance(expr, Add):
             return Add(*(self(term, symbol) for term in expr.args))
@@ -518,7 +523,7 @@ def transposed(
             continue
         column = [_tidied(d(entry, g)) for g in grads]
         at_zero = recognise(entry.xreplace({g: S.Zero for g in grads}))
-        if _nonzero(at_zero) or any(c.free_symbols & set(grads) for c in column):
+        if _nonzero(at_zero) or any(trees.symbols(c) & set(grads) for c in column):
             return None
         terms.extend((j, i, t * by) for j, by in enumerate(column))
     return _terms(terms)
@@ -539,18 +544,36 @@ def _tidied(derivative: Expr) -> Expr:
     return compact(recognise(derivative))
 
 
+LIMIT = 60
+"""Operations beyond which rearranging an expression costs more time than it can save."""
+
+
 def compact(expr: Expr) -> Expr:
     """The cheapest of: as it stands, common factors pulled out, one reduced fraction."""
     if not isinstance(expr, Add | Mul):
         return expr
-    candidates = [expr, sympy.factor_terms(expr, sign=False)]
-    if _size(expr) <= FRACTION_LIMIT and _divides_by_sum(expr):
-        candidates.append(_fraction(expr))
-    return min(candidates, key=_size)
+    hidden, shown = _skeleton(expr)
+    candidates = [hidden, sympy.factor_terms(hidden, sign=False)]
+    if trees.size(hidden) <= LIMIT and _divides_by_sum(hidden):
+        candidates.append(_fraction(hidden))
+    return min(candidates, key=_size).xreplace(shown)
 
 
-FRACTION_LIMIT = 60
-"""Operations beyond which reducing a fraction costs more time than it can save."""
+def _skeleton(expr: Expr) -> tuple[Expr, dict[Symbol, Expr]]:
+    """A large expression's outer part; what it is made of stands hidden behind symbols."""
+    if trees.size(expr) <= 5 * LIMIT:
+        return expr, {}
+    hidden: dict[Expr, Symbol] = {}
+
+    def visit(node: Expr, depth: int) -> Expr:
+        if not node.args or node.is_Number:
+            return node
+        if isinstance(node, Add | Mul) and depth < 3:
+            return node.func(*(visit(arg, depth + 1) for arg in node.args))
+        return hidden.setdefault(node, Symbol(f"_s{len(hidden)}", real=True))
+
+    skeleton = visit(expr, 0)
+    return skeleton, {symbol: node for node, symbol in hidden.items()}
 
 
 def _divides_by_sum(expr: Expr) -> bool:

@@ -12,7 +12,7 @@ import jinja2
 import sympy
 from sympy import Expr, Symbol
 
-from autofn import __version__, resources
+from autofn import __version__, resources, trees
 from autofn.api import camel_case
 from autofn.backends import cpp, cuda, pytorch
 from autofn.backends.fold import fold
@@ -148,6 +148,10 @@ def _condition(key: Sequence[tuple[str, Any]], definition: Definition) -> str:
     return ", ".join(parts)
 
 
+LONGEST = 200
+"""Operations beyond which a formula is no help to read."""
+
+
 def formula_lines(made: Plan) -> list[str]:
     """The formula and its gradient, as they are read."""
     definition = made.definition
@@ -161,14 +165,17 @@ def formula_lines(made: Plan) -> list[str]:
         indent = "    " if variant.key else ""
         for name, expr in zip(definition.output_names, source.outputs, strict=True):
             label = f"{head}.{name}" if many else head
-            lines += _wrapped(f"{indent}{label} = {_shown(expr)}")
+            lines += _wrapped(f"{indent}{label} = {readable(expr)}")
         for symbol, entry in zip(variant.derivation.variables, variant.derivation.vjp, strict=True):
-            shown = "none" if entry is None else _shown(entry)
+            shown = "none" if entry is None else readable(entry)
             lines += _wrapped(f"{indent}grad {symbol.name} = {shown}")
     return [_safe(line) for line in lines]
 
 
-def _shown(expr: Expr) -> str:
+def readable(expr: Expr) -> str:
+    operations = trees.size(expr)
+    if operations > LONGEST:
+        return f"an expression of {operations} operations"
     renamed = {
         symbol: Symbol(symbol.name.lstrip("_"))
         for symbol in expr.free_symbols
@@ -672,9 +679,14 @@ def _init(definition: Definition, names: _Names, header: str) -> str:
         "__init__.py.j2",
         header=header,
         title=_title(definition),
-        imports=[f"from .op import {', '.join(sorted(imports))}"],
+        imports=[_imported(sorted(imports))],
         exports=", ".join(f'"{name}"' for name in sorted(exported)),
     )
+
+
+def _imported(names: list[str]) -> str:
+    line = f"from .op import {', '.join(names)}"
+    return line if len(line) <= 100 else f"from .op import ({', '.join(names)})"
 
 
 def _header(made: Plan, scalar: tuple[tuple[Kernel, Program], ...], header: str) -> str:

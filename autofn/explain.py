@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from autofn.emit import formula_lines
+from autofn.emit import formula_lines, readable
 from autofn.model import Definition
 from autofn.plan import Plan, VariantPlan, plan
 
@@ -46,7 +46,7 @@ def _heads(made: Plan) -> list[str]:
             made.definition.output_names, variant.derivation.forward, source.outputs, strict=True
         ):
             changed = "" if new != old else "  (as written)"
-            lines.append(f"{prefix}{name} = {new}{changed}")
+            lines.append(f"{prefix}{name} = {readable(new)}{changed}")
     return lines
 
 

@@ -29,6 +29,10 @@ LOCK_TIMEOUT = 60.0
 """Seconds to wait for another process that writes the same package."""
 
 
+_TEMPORARY = ".autofn"
+"""How the names of temporary folders end."""
+
+
 @dataclass(frozen=True)
 class Installed:
     """What an installation changed: paths inside the package folder."""
@@ -71,7 +75,7 @@ def install(package: Package, root: str | os.PathLike[str], *, force: bool = Fal
     any other exception.
     """
     root = Path(root)
-    with _explained(root, "written"), _locked(root / package.name):
+    with _explained(root / package.name, "written"), _locked(root / package.name):
         folder = _folder(package.name, root)
         _check_source(package, folder, force)
         plan = _planned(package, folder)
@@ -84,7 +88,7 @@ def install(package: Package, root: str | os.PathLike[str], *, force: bool = Fal
 def check(package: Package, root: str | os.PathLike[str]) -> list[Drift]:
     """The differences between the package and `root/<name>`, byte for byte; writes nothing."""
     root = Path(root)
-    with _explained(root, "read"):
+    with _explained(root / package.name, "read"):
         return _differences(package, root / package.name)
 
 
@@ -307,8 +311,12 @@ def _ours(path: str, present: bytes, folder: Path) -> bool:
 
 def _apply(plan: _Plan) -> None:
     folder = plan.folder
-    made = _make_parents(folder.parent)
+    made: list[Path] = []
     try:
+        for parent in (*reversed(folder.parent.parents), folder.parent):
+            if not parent.exists():
+                parent.mkdir(exist_ok=True)
+                made.append(parent)
         with _sibling(folder) as temporary:
             new = temporary / "new"
             for path, data in plan.write:
@@ -326,18 +334,11 @@ def _apply(plan: _Plan) -> None:
         raise
 
 
-def _make_parents(folder: Path) -> list[Path]:
-    """The folders that had to be made, outermost first."""
-    made = [place for place in (*reversed(folder.parents), folder) if not place.exists()]
-    folder.mkdir(parents=True, exist_ok=True)
-    return made
-
-
 @contextlib.contextmanager
 def _sibling(folder: Path) -> Iterator[Path]:
     """A temporary folder on the same file system, gone afterwards."""
     temporary = Path(
-        tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".autofn", dir=folder.parent)
+        tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=_TEMPORARY, dir=folder.parent)
     )
     try:
         yield temporary
@@ -415,12 +416,15 @@ def _undivided() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _explained(root: Path, verb: Literal["read", "written"]) -> Iterator[None]:
+def _explained(folder: Path, verb: Literal["read", "written"]) -> Iterator[None]:
     """What the operating system refuses, with a remedy."""
     try:
         yield
     except OSError as error:
-        place = error.filename or root
+        named = error.filename
+        place = Path(os.fsdecode(named)) if isinstance(named, str | bytes) else folder
+        if any(part.endswith(_TEMPORARY) for part in place.parts):
+            place = folder
         reason = error.strerror or str(error)
         remedy = "choose another -o DIR"
         if error.errno in (errno.ENOSPC, errno.EDQUOT):

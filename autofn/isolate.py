@@ -331,6 +331,7 @@ def _work(
     def outcome(name: str, value: Any = None, error: AutofnError | None = None) -> None:
         send("outcome", name, value, error)
 
+    ours = list(sys.path)
     try:
         with contextlib.ExitStack() as stack:
             with _memory_limit():
@@ -343,7 +344,8 @@ def _work(
                     with _memory_limit():
                         definition = formula.definition
                     stage(index, "generating", GENERATION_LIMIT)
-                    value = action(definition, functools.partial(stage, index))
+                    with _search_path(ours):
+                        value = action(definition, functools.partial(stage, index))
                     outcome(formula.name, value)
                 except BaseException as error:
                     outcome(formula.name, error=_as_error(error, formula.name, formula.where))
@@ -384,6 +386,17 @@ def _isolate(scratch: str) -> None:
     faulthandler.enable(trace, all_threads=False)
     if hasattr(faulthandler, "register"):
         faulthandler.register(signal.SIGUSR1, trace, all_threads=False)
+
+
+@contextlib.contextmanager
+def _search_path(entries: list[str]) -> Iterator[None]:
+    """`sys.path` for autofn's own imports: the formula file may lie beside a queue.py."""
+    theirs = list(sys.path)
+    sys.path[:] = entries
+    try:
+        yield
+    finally:
+        sys.path[:] = theirs
 
 
 class _Guard:

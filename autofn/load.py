@@ -84,7 +84,7 @@ def opened(source: Source) -> Iterator[list[Formula]]:
     if isinstance(source, ExprSource):
         params = dict(source.params)
         expr = parse_expression(source.text, params)
-        yield [Formula.from_expr(expr, source.name, params, source=EXPR_SOURCE)]  # type: ignore[arg-type]
+        yield [Formula.from_expr(expr, source.name, params, source=EXPR_SOURCE)]
         return
     path = source.path
     code = _compiled(path)

@@ -11,6 +11,7 @@ import sympy
 from sympy import Expr, Symbol
 
 from autofn import functions as heads
+from autofn import trees
 from autofn.derive import (
     Derivation,
     Term,
@@ -119,7 +120,7 @@ def plan(definition: Definition) -> Plan:
         for _, vjp in chosen
         for entry in vjp
         if entry is not None
-        for symbol in entry.free_symbols
+        for symbol in trees.symbols(entry)
     }
     saved = tuple(name for name in order if symbols[name] in used)
     saved_for = tuple(
@@ -149,7 +150,7 @@ def _needed_for(
     for derivation, vjp in chosen:
         for variable, entry in zip(derivation.variables, vjp, strict=True):
             if variable == leaf.symbol and entry is not None:
-                free |= entry.free_symbols
+                free |= trees.symbols(entry)
     return frozenset(name for name in saved if symbols[name] in free)
 
 
@@ -189,7 +190,7 @@ def _chosen(
 def _tensors_in(entries: tuple[Expr | None, ...], tensors: set[Symbol | None]) -> int:
     free: set[Symbol] = set()
     for entry in entries:
-        free |= set() if entry is None else entry.free_symbols
+        free |= frozenset() if entry is None else trees.symbols(entry)
     return len(free & tensors)
 
 

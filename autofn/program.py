@@ -142,15 +142,14 @@ class _Lowering:
 
     def __init__(self, inputs: Mapping[Symbol, Input], without_gradient: frozenset[Symbol]):
         self._inputs = inputs
-        self._fixed = without_gradient
         self._index: dict[Node, int] = {}
         self._seen: dict[Basic, int] = {}
-        self._defined: dict[Symbol, Expr] = {}
+        self._moving = frozenset(inputs) - without_gradient
         self.nodes: list[Node] = []
 
     def define(self, symbol: Symbol, expr: Expr) -> None:
-        # Kept with its definition so that "has a gradient" can look through it.
-        self._defined[symbol] = expr.xreplace(self._defined)
+        if moves(expr, self._moving):
+            self._moving |= {symbol}
         self._seen[symbol] = self.value(expr)
 
     def value(self, expr: Basic) -> int:
@@ -293,9 +292,7 @@ class _Lowering:
         fixed: list[Expr] = []
         moving: list[Expr] = []
         for arg in expr.args:
-            whole = arg.xreplace(self._defined)
-            variables = frozenset(whole.free_symbols) - self._fixed
-            (moving if moves(whole, variables) else fixed).append(arg)
+            (moving if moves(arg, self._moving) else fixed).append(arg)
         if not moving:
             moving, fixed = fixed[:1], fixed[1:]
         result = self.value(moving[0])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from jinja2 import Environment, StrictUndefined
 
 from autofn.names import cpp_name
-from autofn.plan import Kernel, Operand
+from autofn.plan import Kernel
 from autofn.resources import templates
 
 WIDTH = 100
@@ -65,11 +65,15 @@ class _Struct:
 
 def files(name: str, kernels: tuple[Kernel, ...], header: str) -> dict[str, str]:
     """The package's CUDA files, path to text; `header` is what every first line says."""
-    text = _environment().get_template("kernels.cu.j2").render(
-        header=header,
-        name=name,
-        namespace=f"autofn_{cpp_name(name)}",
-        kernels=[_struct(kernel) for kernel in kernels],
+    text = (
+        _environment()
+        .get_template("kernels.cu.j2")
+        .render(
+            header=header,
+            name=name,
+            namespace=f"autofn_{cpp_name(name)}",
+            kernels=[_struct(kernel) for kernel in kernels],
+        )
     )
     loops = (templates() / "loops.cuh").read_text(encoding="utf-8")
     return {"kernels.cu": text, "loops.cuh": f"// {header}\n{loops}"}
@@ -113,10 +117,20 @@ def _struct(kernel: Kernel) -> _Struct:
         ),
         inputs=inputs,
         outputs=outputs,
-        aligned=_wrapped("return autofn::aligned(", pointers, ");", indent=4),
+        aligned=_aligned(pointers),
         declare=_wrapped("Pack<T, N> ", [y.pack for y in outputs], ";", indent=4),
         call=call,
     )
+
+
+def _aligned(pointers: list[str]) -> str:
+    """The member that says whether vectors may be used: on one line, if it fits."""
+    head = "  __device__ bool aligned() const {"
+    line = f"{head} return autofn::aligned({', '.join(pointers)}); }}"
+    if len(line) <= WIDTH:
+        return line
+    body = _wrapped("return autofn::aligned(", pointers, ");", indent=4)
+    return f"{head}\n{body}\n  }}"
 
 
 def _operands(kernel: Kernel) -> list[_Operand]:
@@ -131,7 +145,7 @@ def _operands(kernel: Kernel) -> list[_Operand]:
         used.add(member)
         pack = _free(f"{operand.cname}_v", "v", used | names)
         used.add(pack)
-        found.append(_Operand(_label(operand), operand.role, member, pack))
+        found.append(_Operand(operand.cname, operand.role, member, pack))
     return found
 
 
@@ -139,10 +153,6 @@ def _free(name: str, suffix: str, used: set[str] | frozenset[str]) -> str:
     while name in used:
         name += suffix
     return name
-
-
-def _label(operand: Operand) -> str:
-    return operand.cname
 
 
 def _wrapped(start: str, items: list[str], end: str, indent: int) -> str:

@@ -8,6 +8,7 @@ or divisions of numbers alone would raise, it becomes a 0-dim tensor first.
 from __future__ import annotations
 
 import re
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -105,8 +106,8 @@ class Function:
     @property
     def text(self) -> str:
         head = f"def {self.name}({', '.join(self.parameters)}):"
-        lines = [head, f'    """{self.doc}"""', *(f"    {line}" for line in self.body)]
-        return "\n".join(lines)
+        doc = textwrap.wrap(f'"""{self.doc}"""', 96)
+        return "\n".join([head, *(f"    {line}" for line in [*doc, *self.body])])
 
 
 def function(

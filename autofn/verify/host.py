@@ -22,8 +22,8 @@ from autofn.backends.cuda import STORAGE
 from autofn.resources import templates
 
 FLAGS = (
-    "-std=c++17 -O1 -g1 -shared -fPIC -Wall -Wextra -Wno-unknown-pragmas -Wno-unused-function "
-    "-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+    "-std=c++17 -O1 -g1 -shared -fPIC -ffp-contract=off "
+    "-fsanitize=address,undefined -fno-sanitize-recover=undefined"
 ).split()
 
 # What the sanitizers are to do in the worker: torch's own allocations are not ours to judge.
@@ -107,9 +107,7 @@ def driver(package: Path, kernels: list[dict[str, Any]]) -> str:
     )
     return environment.get_template("driver.cpp.j2").render(
         namespace=namespace.group(1) if namespace else "",
-        kernels=[
-            {"function": kernel["function"], "casts": _casts(kernel)} for kernel in kernels
-        ],
+        kernels=[{"function": kernel["function"], "casts": _casts(kernel)} for kernel in kernels],
         dtypes=list(STORAGE.items()),
     )
 

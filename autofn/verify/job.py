@@ -8,6 +8,13 @@ from typing import Literal
 Level = Literal["quick", "full"]
 Where = Literal["regular", "kink", "hard"]
 Entry = str | tuple[str, str]
+COTANGENT, DIRECTION = 0.5, -2.0
+"""The incoming gradients of first and second order; other than 1, so that a factor is missed.
+
+Powers of two: results are divided by them and stay exact. A user's own gradient may be anything
+but linear in them.
+"""
+
 Key = tuple[tuple[str, str | bool | int], ...]
 
 
@@ -55,9 +62,10 @@ class Table:
     """Points of one variant and dtype, and what is true there.
 
     The points are exact in the dtype that each leaf has; `numbers` are those of all points.
-    `truth` has a column per output and one per (output, leaf): d output / d leaf. `wobble` is how
-    far an entry moves with a few roundings of the leaves, `smooth` what it is at a kink that is
-    none of the function. `seconds` has a column per (output, leaf, leaf). NaN: not known.
+    `truth` has a column per output and one per (output, leaf): the gradient for COTANGENT, over
+    COTANGENT. `wobble` is how far an entry moves with a few roundings of the leaves, `smooth` what
+    it is at a kink that is none of the function. `seconds` has a column per (output, leaf, leaf),
+    likewise for COTANGENT and DIRECTION. NaN: not known.
     """
 
     where: Where

@@ -86,7 +86,8 @@ class KernelLeaves:
         kernel = self._kernel("backward", chosen)
         if kernel is None:
             return tuple(None for _ in names)
-        operands: dict[str, Any] = {**chosen, **dict(zip(self.manifest["saved"], saved, strict=True))}
+        operands: dict[str, Any] = dict(chosen)
+        operands.update(zip(self.manifest["saved"], saved, strict=True))
         cotangents = [name for name, _ in kernel["inputs"][: len(outputs)]]
         operands.update(zip(cotangents, grads, strict=True))
         some = next(grad for grad in grads if grad is not None)
@@ -197,9 +198,7 @@ def _common_layout(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int] 
     return list(first)
 
 
-def _collapsed(
-    inputs: Sequence[Tensor], shape: Sequence[int]
-) -> tuple[int, list[int], list[int]]:
+def _collapsed(inputs: Sequence[Tensor], shape: Sequence[int]) -> tuple[int, list[int], list[int]]:
     """The dimensions left after merging those that run on in every input; MAX_DIMS strides each."""
     sizes: list[int] = []
     strides: list[list[int]] = [[] for _ in inputs]

@@ -35,8 +35,13 @@ def start(nvcc: str, package: Path, folder: Path) -> subprocess.Popen[str]:
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
     return subprocess.Popen(
         [
-            nvcc, *FLAGS, *targets, "-fatbin",
-            "-o", str(folder / "kernels.fatbin"), str(package / "kernels.cu"),
+            nvcc,
+            *FLAGS,
+            *targets,
+            "-fatbin",
+            "-o",
+            str(folder / "kernels.fatbin"),
+            str(package / "kernels.cu"),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -103,11 +103,14 @@ class Worker:
         for backend, check in waiting:
             on_row(Row(backend, check, "not run", f"the process ended in {failed[1]}"))
 
-    def close(self) -> None:
+    def stop(self) -> None:
         """Ends the process, whatever it does."""
         if self._process.poll() is None:
             self._process.kill()
         self._process.wait()
+
+    def close(self) -> None:
+        self.stop()
         self._listener.join()
         self._errors.close()
 
@@ -118,7 +121,7 @@ class Worker:
         self._messages.put(None)
 
     def last_words(self) -> str:
-        """What the sanitizer, or Python, said last."""
+        """What the sanitizer, or Python, said last; waits for the process to end."""
         code = self._process.wait()
         self._errors.seek(0)
         lines = [line.strip() for line in self._errors if line.strip()]

@@ -69,7 +69,8 @@ class _Run:
         self.definition = definition
         self.level = level
         self.found = found
-        self.package = folder / package.name
+        # Not in the worker's own folder, from which a formula called `queue` would be imported.
+        self.package = folder / "packages" / package.name
         for path, text in package.files:
             target = self.package / path
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -93,6 +94,7 @@ class _Run:
         why = self.tools if isinstance(self.tools, str) else ""
         if not worker.ready(START):
             if sanitized is not None:
+                worker.stop()
                 why = f"the sanitizer cannot be preloaded: {worker.last_words()}"
             worker = self._worker(None)
             build = None

@@ -13,7 +13,17 @@ from mpmath import mp
 from autofn.api import camel_case
 from autofn.model import NUMBERS, Definition, Kind, Leaf, Variant
 from autofn.verify.cases import make_cases
-from autofn.verify.job import Argument, Entry, Job, Level, Signature, Table, Where
+from autofn.verify.job import (
+    COTANGENT,
+    DIRECTION,
+    Argument,
+    Entry,
+    Job,
+    Level,
+    Signature,
+    Table,
+    Where,
+)
 from autofn.verify.oracle import contains, oracle, precision
 from autofn.verify.points import Point, hard_points, kink_points, regular_points
 
@@ -25,6 +35,9 @@ HARD = {"quick": 48, "full": 4000}
 
 NUDGE_ROUNDINGS = 4
 """Roundings of the arithmetic by which a point is moved to see how its truth moves."""
+
+REACH = {"quick": 2.0**40, "full": math.inf}
+"""The largest leaf of a hard point. Beyond, x**3 overflows where the formula itself need not."""
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
@@ -62,16 +75,19 @@ def _signature(definition: Definition) -> Signature:
         )
         for parameter in definition.parameters
     ]
-    kinds = {
-        leaf.name: (leaf.kind.name, leaf.parameter.dim) for leaf in definition.differentiable
-    }
+    kinds = {leaf.name: (leaf.kind.name, leaf.parameter.dim) for leaf in definition.differentiable}
     return Signature(tuple(arguments), kinds, definition.own_gradient)
 
 
 def _tables(definition: Definition, variant: Variant, level: Level) -> list[Table]:
     truths = _Truths(definition, variant)
     regular = regular_points(definition, variant, REGULAR[level], seed=1)
-    hard = hard_points(definition, variant)
+    tensors = [leaf.name for leaf in definition.differentiable]
+    hard = [
+        point
+        for point in hard_points(definition, variant)
+        if all(abs(point[name]) <= REACH[level] for name in tensors if name in point)
+    ]
     found: list[tuple[Where, Sequence[Point]]] = [
         ("regular", regular),
         ("kink", kink_points(definition, variant)),
@@ -142,9 +158,7 @@ def round_to(value: float, dtype: str) -> float:
         return math.copysign(math.inf, value)
 
 
-def _table(
-    truths: _Truths, where: Where, dtype: str, points: Sequence[Point]
-) -> Table:
+def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -> Table:
     """The truth at the points, and how far it moves with the rounding of a computation."""
     definition, variant = truths.definition, truths.variant
     given, outputs = truths.given, definition.output_names
@@ -204,7 +218,8 @@ class _Truths:
         for j in range(count):
             entries: Sequence[Any] = truth.jacobian[j]
             if self.definition.own_gradient:
-                entries = self._oracle.vjp(point, [float(i == j) for i in range(count)])
+                found = self._oracle.vjp(point, [COTANGENT * (i == j) for i in range(count)])
+                entries = [None if entry is None else entry / COTANGENT for entry in found]
             row += [
                 0.0 if entry is None else entry
                 for name, entry in zip(self.names, entries, strict=True)
@@ -253,12 +268,12 @@ class _Truths:
             (output, a, b): [] for output in outputs for a in self.given for b in self.given
         }
         for point, (j, output), a in itertools.product(points, enumerate(outputs), self.given):
-            along = [float(name == a) for name in self.names]
-            cotangents = [float(k == j) for k in range(len(outputs))]
+            along = [DIRECTION * (name == a) for name in self.names]
+            cotangents = [COTANGENT * (k == j) for k in range(len(outputs))]
             again = self._oracle.second(point, cotangents, along)
             for b, entry in zip(self.names, again.leaves, strict=True):
                 if b in self.given:
-                    value = float(entry)
+                    value = float(entry) / (COTANGENT * DIRECTION)
                     found[output, a, b].append(value if math.isfinite(value) else math.nan)
         return found
 

@@ -56,7 +56,8 @@ def vjp(needs, grad, x, settings_scale, settings_shift, settings_squash):
 
 
 def double_vjp_settings_squash_none(needs, d_x, grad, x, settings_scale, settings_shift):
-    """The gradient of sum(d_x * (gradient of x)), for double backward, where settings.squash = 'none'."""
+    """The gradient of sum(d_x * (gradient of x)), for double backward, where settings.squash =
+    'none'."""
     grad_grad = None
     if needs[0]:
         grad_grad = d_x * settings_scale
@@ -64,7 +65,8 @@ def double_vjp_settings_squash_none(needs, d_x, grad, x, settings_scale, setting
 
 
 def double_vjp_settings_squash_tanh(needs, d_x, grad, x, settings_scale, settings_shift):
-    """The gradient of sum(d_x * (gradient of x)), for double backward, where settings.squash = 'tanh'."""
+    """The gradient of sum(d_x * (gradient of x)), for double backward, where settings.squash =
+    'tanh'."""
     settings_scale = scalar(settings_scale, grad)
     v0 = settings_scale * x + settings_shift
     v1 = d_x * _sech2(v0)

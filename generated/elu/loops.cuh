@@ -27,7 +27,9 @@ inline __device__ float widen(__nv_bfloat16 value) { return __bfloat162float(val
 inline __device__ float widen(__half value) { return __half2float(value); }
 
 template <typename S> __device__ S narrow(compute_t<S> value) { return value; }
-template <> inline __device__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) { return __float2bfloat16_rn(value); }
+template <> inline __device__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
+  return __float2bfloat16_rn(value);
+}
 template <> inline __device__ __half narrow<__half>(float value) { return __float2half_rn(value); }
 
 // N elements, loaded and stored by as few and as wide accesses as there are.
@@ -77,9 +79,9 @@ __global__ void __launch_bounds__(kThreads) flat_kernel(Op op, std::int64_t elem
 // --- strided: inputs of any strides, 0 where they broadcast; outputs dense in row-major order --
 
 template <int kInputs> struct Layout {
-  int dims;                                   // at most kMaxDims
-  std::int64_t sizes[kMaxDims];               // of the broadcast shape, outermost first
-  std::int64_t strides[kInputs][kMaxDims];    // in elements
+  int dims;                                 // at most kMaxDims
+  std::int64_t sizes[kMaxDims];             // of the broadcast shape, outermost first
+  std::int64_t strides[kInputs][kMaxDims];  // in elements
 };
 
 template <int kInputs> struct Strided {

@@ -17,7 +17,8 @@ struct HostDim {
 inline thread_local HostDim threadIdx, blockIdx, blockDim, gridDim;
 
 // Runs `kernel` once per thread of `grid` blocks of `block` threads.
-template <typename Kernel> void launch_on_host(unsigned grid, unsigned block, const Kernel& kernel) {
+template <typename Kernel>
+void launch_on_host(unsigned grid, unsigned block, const Kernel& kernel) {
   gridDim = {grid};
   blockDim = {block};
   for (unsigned b = 0; b < grid; ++b) {

@@ -31,7 +31,14 @@ ULPS = 64
 """Roundings in the compute type that kernels and PyTorch operations may differ by."""
 
 LAYOUTS = (
-    "dense", "channels_last", "permuted", "sliced", "misaligned", "expanded", "broadcast", "empty",
+    "dense",
+    "channels_last",
+    "permuted",
+    "sliced",
+    "misaligned",
+    "expanded",
+    "broadcast",
+    "empty",
 )
 
 
@@ -184,9 +191,7 @@ def _summed_to(grad: Tensor, shape: Sequence[int], kind: str, dim: int) -> Tenso
     return grad.sum_to_size(tuple(shape))
 
 
-def _place(
-    context: Context, values: dict[str, Any], name: str, index: int, *, at: Tensor
-) -> str:
+def _place(context: Context, values: dict[str, Any], name: str, index: int, *, at: Tensor) -> str:
     """Where element `index` of a result lies: the point behind it, if it is an output."""
     if name in context.subject.outputs:
         return context.place(values, at.shape, index)

@@ -16,10 +16,10 @@ from autofn.verify.checks.compare import (
     require_close,
 )
 from autofn.verify.checks.context import Context, variant
-from autofn.verify.job import Entry, Table
+from autofn.verify.job import COTANGENT, DIRECTION, Entry, Table
 
 SLACK = 32
-"""Roundings of the arithmetic that a result may be off, of itself or of 1 if that is more."""
+"""Roundings of the arithmetic, relative to the result and to 1, that a result may be off by."""
 
 
 def values(context: Context) -> str:
@@ -38,15 +38,13 @@ def gradients(context: Context) -> str:
         points, numbers = _inputs(context, table)
         outputs = context.subject.op.forward_leaf(points, numbers)
         for chosen, output in enumerate(context.subject.outputs):
-            grads = [
-                torch.full_like(y, 1.0 if o == chosen else 0.0) for o, y in enumerate(outputs)
-            ]
+            grads = [torch.full_like(y, COTANGENT * (o == chosen)) for o, y in enumerate(outputs)]
             got = context.subject.leaf_gradients(points, numbers, outputs, grads)
             for leaf in _given(context, table):
                 mine = got[leaf]
                 if mine is None:
                     mine = torch.zeros(outputs[0].shape, dtype=torch.float64)
-                _require(table, f"d {output} / d {leaf}", (output, leaf), mine)
+                _require(table, f"d {output} / d {leaf}", (output, leaf), mine / COTANGENT)
     return _summary(context.job.tables)
 
 
@@ -66,9 +64,7 @@ def _inputs(context: Context, table: Table) -> tuple[list[Tensor | None], list[A
     for name in context.subject.names:
         column = table.points.get(name)
         own = compute_dtype(dtype) if context.is_parameter(name) else dtype
-        points.append(
-            None if column is None else torch.tensor(column, dtype=torch.float64).to(own)
-        )
+        points.append(None if column is None else torch.tensor(column, dtype=torch.float64).to(own))
     everything = {**table.numbers, **dict(table.key)}
     return points, [everything[name] for name in context.subject.manifest["values"]]
 
@@ -90,9 +86,13 @@ def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> None:
     want = torch.where(nearer, smooth, want)
     stored = want.to(got.dtype).double()
     # Too large for the dtype: infinity, or its largest number.
-    huge = want.isfinite() & stored.isinf() & (got.double().abs() >= torch.finfo(got.dtype).max)
+    huge = want.isfinite() & stored.isinf() & (got.sign() == want.sign())
+    huge &= got.double().abs() >= torch.finfo(got.dtype).max
     stored = torch.where(huge, got.double(), stored)
-    tolerance = SLACK * EPS[compute_dtype(dtype)] * (1 + want.abs())
+    scale = 1 + want.abs()
+    if isinstance(entry, str):  # a value may be the small difference of numbers like its inputs
+        scale = scale + torch.stack([_truth(c).abs() for c in table.points.values()]).sum(0)
+    tolerance = SLACK * EPS[compute_dtype(dtype)] * scale
     if table.wobble:
         tolerance = tolerance + SLACK / 4 * _truth(table.wobble[entry])
     tolerance = tolerance + 2 * EPS[got.dtype] * want.abs() + 4 * TINY[got.dtype]
@@ -146,29 +146,41 @@ def _second(context: Context, table: Table, index: list[int], rows: dict[str, Te
             if not y.requires_grad:
                 continue
             (grad,) = torch.autograd.grad(
-                y.sum(), leaves[first], create_graph=True, materialize_grads=True
+                y,
+                leaves[first],
+                torch.full_like(y, COTANGENT),
+                create_graph=True,
+                materialize_grads=True,
             )
             for second in names:
                 want = _truth(table.seconds[output, first, second])[index]
                 if grad.requires_grad:
                     (got,) = torch.autograd.grad(
-                        grad.sum(), leaves[second], retain_graph=True, materialize_grads=True
+                        grad,
+                        leaves[second],
+                        torch.full_like(grad, DIRECTION),
+                        retain_graph=True,
+                        materialize_grads=True,
                     )
                 else:
                     got = torch.zeros_like(leaves[second])
                 _require_second(
-                    context, table, index, f"d2 {output} / d {first} d {second}",
-                    got, want, context.is_parameter(first) or context.is_parameter(second),
+                    table,
+                    index,
+                    f"d2 {output} / d {first} d {second}",
+                    got / (COTANGENT * DIRECTION),
+                    want,
+                    summed=context.is_parameter(first) or context.is_parameter(second),
                 )
 
 
 def _require_second(
-    context: Context,
     table: Table,
     index: list[int],
     pair: str,
     got: Tensor,
     want: Tensor,
+    *,
     summed: bool,
 ) -> None:
     scale = want.abs()
@@ -183,5 +195,3 @@ def _require_second(
         f"{pair}{variant(table.key)}",
         lambda i: f"{table.where} point {_point(table, index[i])}",
     )
-
-

@@ -1,0 +1,141 @@
+"""Recognition of heads, and derivatives with PyTorch's conventions at kinks."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from sympy import Abs, Expr, Heaviside, Max, Min, Piecewise, cosh, erf, exp, log, sin, sqrt, tanh
+
+from autofn import Formula, FormulaError, formula
+from autofn import functions as heads
+from autofn.derive import Differentiator, derive, recognise
+from autofn.functions import clamp, normcdf, sigmoid, sinc, softplus
+
+x, y, z = sympy.symbols("x y z", real=True)
+a = sympy.Symbol("a", real=True)
+n = sympy.Symbol("n", integer=True)
+
+
+@pytest.mark.parametrize(
+    ("written", "head"),
+    [
+        (1 / (1 + exp(-x)), sigmoid(x)),
+        (exp(x) / (1 + exp(x)), sigmoid(x)),
+        (x / (1 + exp(-a * x)), x * sigmoid(a * x)),
+        (exp(-x) / (1 + exp(-x)) ** 2, sigmoid(x) * sigmoid(-x)),
+        (1 - 1 / (1 + exp(-x)), sigmoid(-x)),
+        (3 / (2 + 2 * exp(x)), sympy.Rational(3, 2) * sigmoid(-x)),
+        (log(1 + exp(x)), softplus(x)),
+        (log(1 / (1 + exp(-x))), -softplus(-x)),
+        (log(1 - 1 / (1 + exp(-x))), -softplus(x)),
+        (Max(x, 0) + log(1 + exp(-Abs(x))), softplus(x)),
+        ((1 + tanh(x)) / 2, sigmoid(2 * x)),
+        (x * (1 + erf(x / sqrt(2))) / 2, x * normcdf(x)),
+        (sympy.erfc(-x / sqrt(2)) / 2, normcdf(x)),
+        (exp(x) - 1, heads.expm1(x)),
+        (a * (exp(x / a) - 1), a * heads.expm1(x / a)),
+        (log(1 + x), heads.log1p(x)),
+        (log(cosh(x - y)), heads.logcosh(x - y)),
+        (sin(a * x) / x, a * sinc(a * x)),
+        (sin(a * x) ** 2 / a, x * sin(a * x) * sinc(a * x)),
+        ((1 / (1 + exp(-x))) ** a, exp(-a * softplus(-x))),
+        (x**a, heads.power(x, a)),
+        (2**x, exp(x * log(2))),
+        (x ** sympy.Rational(1, 3), heads.cbrt(x)),
+    ],
+)
+def test_recognised(written: Expr, head: Expr) -> None:
+    assert recognise(written) == head
+
+
+def test_log_of_one_plus_something_else_is_not_softplus() -> None:
+    assert recognise(log(1 + 2 * exp(x))) == heads.log1p(2 * exp(x))
+    assert recognise(log(2 + exp(x))) == log(2 + exp(x))
+
+
+def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) -> float:
+    d = Differentiator([x, y, z])
+    return float(d(recognise(expr), by).xreplace(at).doit().evalf())
+
+
+@pytest.mark.parametrize(
+    ("expr", "at", "by", "expected"),
+    [
+        (Max(x, 0), {x: 0}, x, 0),  # relu'(0)
+        (Max(x, 0), {x: 1}, x, 1),
+        (Abs(x), {x: 0}, x, 0),
+        (Min(Max(x, 0), 6), {x: 6}, x, 0),  # relu6
+        (Min(Max(x, -1), 1), {x: -1}, x, 0),  # hardtanh
+        (clamp(x, -1, 1), {x: -1}, x, 1),  # the closed interval
+        (clamp(x, -1, 1), {x: 1}, x, 1),
+        (clamp(x, -1, 1), {x: 2}, x, 0),
+        (Max(x, y), {x: 2, y: 2}, x, 0.5),
+        (Max(x, y), {x: 2, y: 2}, y, 0.5),
+        (Max(x, y, z), {x: 2, y: 2, z: 2}, z, 1 / 3),
+        (Max(x, y, z), {x: 2, y: 2, z: 1}, x, 0.5),
+        (Max(x, y, z), {x: 2, y: 2, z: 1}, z, 0),
+        (Max(x, y, 2), {x: 2, y: 1}, x, 0),
+        (Min(x, y), {x: 2, y: 2}, x, 0.5),
+        (Max(x, sympy.floor(y)), {x: 2, y: 2.5}, x, 0),  # floor has no gradient
+        (Max(x, a), {x: 2, a: 2}, x, 0),  # nor has a number
+        (Piecewise((x, x > 0), (3 * x, True)), {x: 0}, x, 3),
+        (Piecewise((x, x >= 0), (3 * x, True)), {x: 0}, x, 1),
+        (Heaviside(x), {x: 0}, x, 0),
+        (sympy.sign(x) * x, {x: -2}, x, -1),
+        (sympy.floor(x) * x, {x: 2.5}, x, 2),
+        (sympy.frac(x), {x: 2.5}, x, 1),
+        (x**n, {x: 0, n: 0}, x, 0),  # as torch.pow
+        (x**n, {x: -2, n: 3}, x, 12),
+        (x**y, {x: 0, y: 2}, y, 0),
+        (Max(x, 0) + Min(0, exp(x) - 1), {x: 0}, x, 1),  # CELU is smooth there
+        (Max(x, 0) - x * y + log(1 + exp(-Abs(x))), {x: 0, y: 0.25}, x, 0.25),
+    ],
+)
+def test_gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol, expected: float) -> None:
+    assert gradient(expr, at, by) == pytest.approx(expected, abs=1e-15)
+
+
+def test_no_delta_and_no_derivative_survive() -> None:
+    everything = [Heaviside(x), sympy.sign(x), Abs(x), sympy.floor(x), Max(x, y), Abs(x) ** 3]
+    d = Differentiator([x, y])
+    for expr in everything:
+        second = d(d(recognise(expr), x), x)
+        assert not second.has(sympy.DiracDelta, sympy.Derivative, sympy.Subs)
+
+
+def test_unsupported_function_is_named_with_its_line_and_the_nearest() -> None:
+    @formula
+    def wave(x):  # type: ignore[no-untyped-def]
+        scaled = 2 * x
+        return sympy.besselj(0, scaled)
+
+    with pytest.raises(FormulaError, match="besselj") as error:
+        derive(wave.definition, wave.definition.variants[0])
+    assert error.value.where is not None
+    assert error.value.where.line == wave.where.line + 2
+    assert "nearest" in (error.value.remedy or "")
+
+
+def test_gradient_that_is_not_linear_has_no_forward_mode() -> None:
+    @formula
+    def clipped(x):  # type: ignore[no-untyped-def]
+        return x
+
+    @clipped.gradient
+    def _(grad, x):  # type: ignore[no-untyped-def]
+        return Min(Max(grad, -1), 1)
+
+    assert derive(clipped.definition, clipped.definition.variants[0]).jvp is None
+
+
+def test_deep_composition_stays_small() -> None:
+    def body(value: Expr) -> Expr:
+        for _ in range(8):
+            value = value / (1 + exp(-value)) + sin(value)
+        return value
+
+    from autofn.plan import plan
+
+    made = plan(Formula.from_expr(body(x), "deep").definition)
+    assert made.variants[0].forward.operations < 60
+    assert made.variants[0].vjp.operations < 250

@@ -1,0 +1,181 @@
+"""Verification bites: a package with one mistake turns the row red that is there to find it."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+
+import pytest
+from sympy import Piecewise, exp
+
+from autofn.api import Formula, PerChannel, formula
+from autofn.package import Package
+from autofn.pipeline import generate
+from autofn.verify import Report, host, nvcc, verify_package
+
+TORCH, HOST = "PyTorch", "CUDA kernel on host"
+
+
+@formula
+def prelu(x, weight: PerChannel = 0.25):
+    """A kink, and a parameter whose gradient is a sum."""
+    return Piecewise((x, x > 0), (weight * x, True))
+
+
+@formula
+def gate(x, y, beta: float = 1.5):
+    """Two tensors that broadcast, and a number."""
+    return y * x / (1 + exp(-beta * x))
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """One text edit of a package, and the backend and check that must find it.
+
+    `says` is in the failure's detail: the pair of input and output, the place, the sanitizer.
+    """
+
+    name: str
+    formula: Formula
+    file: str
+    old: str
+    new: str
+    backend: str
+    check: str
+    says: str
+
+
+MUTATIONS = [
+    Mutation("sign flip in the kernel", prelu, "maths.h", ": x * grad;", ": -x * grad;",
+             HOST, "gradients", "d out / d weight"),
+    Mutation("sign flip in PyTorch", prelu, "maths.py", "torch.where(c0, 0, x * grad)",
+             "torch.where(c0, 0, -x * grad)", TORCH, "gradcheck", "d out / d weight"),
+    Mutation("dropped factor in the kernel", prelu, "maths.h", "weight * x;", "weight;",
+             HOST, "values", "out, float64"),
+    Mutation("dropped factor in double backward", prelu, "maths.py", "grad_x = v0 * d_weight",
+             "grad_x = v0", TORCH, "second derivatives", "d2 out / d weight d x"),
+    Mutation("dropped factor in gradgradcheck", prelu, "maths.py", "grad_x = v0 * d_weight",
+             "grad_x = v0", TORCH, "gradgradcheck", "d2 out"),
+    Mutation("dropped factor in forward mode", prelu, "maths.py", "d_out = d_x *",
+             "d_out = 2 * d_x *", TORCH, "forward mode", "dense"),
+    Mutation("missing reduction", gate, "_runtime.py", "value.sum_to_size(shape).to(dtype)",
+             "value.to(dtype)", TORCH, "shapes and dtypes", "backward's gradient of"),
+    Mutation("wrong reduction", gate, "_runtime.py", "value.sum_to_size(shape).to(dtype)",
+             "(value.sum_to_size(shape) / (value.numel() // shape.numel())).to(dtype)"
+             " if shape.numel() else value.sum_to_size(shape).to(dtype)",
+             TORCH, "gradcheck", "broadcast"),
+    Mutation("gradient left in the compute type", gate, "_runtime.py",
+             "value.sum_to_size(shape).to(dtype)", "value.sum_to_size(shape)",
+             TORCH, "shapes and dtypes", "expected bfloat16"),
+    Mutation("incoming gradient dropped in the kernel", gate, "maths.h",
+             "= grad * sigmoid(v0)", "= sigmoid(v0)", HOST, "gradients", "d out / d"),
+    Mutation("wrong kink in the kernel", prelu, "maths.h", "const bool c0 = x > T(0);",
+             "const bool c0 = x >= T(0);", HOST, "gradients", "kink point x=0"),
+    Mutation("wrong kink in PyTorch", prelu, "maths.py", "grad, x, weight):\n"
+             '    """The gradient of each input, where `needs` asks for it."""\n    c0 = x > 0',
+             "grad, x, weight):\n"
+             '    """The gradient of each input, where `needs` asks for it."""\n    c0 = x >= 0',
+             TORCH, "gradients", "kink point x=0"),
+    Mutation("overrun of the flat loop's tail", gate, "loops.cuh",
+             "i = packs * N + thread; i < elements;", "i = packs * N + thread; i <= elements;",
+             HOST, "values", "heap-buffer-overflow"),
+    Mutation("overrun of the vectors", gate, "loops.cuh", "i = thread; i < packs;",
+             "i = thread; i <= packs;", HOST, "values", "heap-buffer-overflow"),
+    Mutation("last element skipped by the flat loop", gate, "loops.cuh",
+             "i = packs * N + thread; i < elements;", "i = packs * N + thread; i + 1 < elements;",
+             HOST, "values", "NaN where the true value is finite"),
+    Mutation("last element skipped by the strided loop", gate, "loops.cuh",
+             "i = thread; i < elements;", "i = thread; i + 1 < elements;",
+             HOST, "incoming gradients", "got nan"),
+    Mutation("strides of the wrong input", gate, "loops.cuh", "index * layout.strides[k][d]",
+             "index * layout.strides[0][d]", HOST, "gradcheck", "heap-buffer-overflow"),
+    Mutation("grid stride forgotten", gate, "loops.cuh", "i < elements; i += threads",
+             "i < elements; i += elements", HOST, "agreement with PyTorch",
+             "NaN where the true value is finite"),
+    Mutation("kernel that does not compile", gate, "maths.h", "return ", "retrun ",
+             HOST, "compiles", "retrun"),
+    Mutation("Python that does not import", gate, "op.py", "import torch\n", "import torhc\n",
+             TORCH, "package loads", "torhc"),
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _only_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No nvcc: it compiles for as long as everything else takes together."""
+    monkeypatch.setattr(nvcc, "find", lambda: None)
+
+
+def mutated(mutation: Mutation) -> Package:
+    package = generate(mutation.formula.definition)
+    text = package.text(mutation.file)
+    assert mutation.old in text, f"{mutation.file} has no {mutation.old!r} any more"
+    files = dict(package.files)
+    files[mutation.file] = text.replace(mutation.old, mutation.new)
+    return dataclasses.replace(package, files=tuple(files.items()))
+
+
+def rows(report: Report) -> str:
+    return "\n".join(f"{r.backend} | {r.check} | {r.status} | {r.detail}" for r in report.rows)
+
+
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda m: m.name)
+def test_mutation_turns_verification_red(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if mutation.backend == TORCH:
+        monkeypatch.setattr(host, "toolchain", lambda: "not needed here")
+    elif isinstance(why := host.toolchain(), str):
+        pytest.skip(why)
+    report = verify_package(mutated(mutation), mutation.formula.definition)
+    assert not report.ok
+    found = [
+        row
+        for row in report.failures
+        if (row.backend, row.check) == (mutation.backend, mutation.check)
+    ]
+    assert found, rows(report)
+    assert mutation.says in found[0].detail, found[0].detail
+    if mutation.file in ("maths.h", "loops.cuh", "kernels.cu"):
+        assert all(row.backend != TORCH for row in report.failures), rows(report)
+
+
+@pytest.mark.parametrize("plain", [prelu, gate], ids=lambda f: f.name)
+def test_unmutated_package_is_green(plain: Formula) -> None:
+    seen = []
+    report = verify_package(generate(plain.definition), plain.definition, on_row=seen.append)
+    assert report.ok, rows(report)
+    assert sorted(map(repr, seen)) == sorted(map(repr, report.rows))
+    ran = {row.backend for row in report.rows if row.status == "passed"}
+    assert TORCH in ran
+    if not isinstance(host.toolchain(), str):
+        assert HOST in ran
+
+
+def test_without_a_compiler_the_kernels_are_not_run_and_say_why(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(host, "toolchain", lambda: "g++ and clang++ not found")
+    report = verify_package(generate(gate.definition), gate.definition)
+    assert report.ok, rows(report)
+    kernels = [row for row in report.rows if row.backend == HOST]
+    assert kernels
+    assert {(row.status, row.detail) for row in kernels} == {
+        ("not run", "g++ and clang++ not found")
+    }
+
+
+def test_a_hanging_package_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(host, "toolchain", lambda: "not needed here")
+    monkeypatch.setattr("autofn.verify.run.LIMIT", {"quick": 5.0})
+    hanging = Mutation(
+        "",
+        gate,
+        "maths.py",
+        "def forward(",
+        "def forward(*args):\n    while True:\n        pass\n\n\ndef _forward(",
+        TORCH,
+        "",
+        "",
+    )
+    report = verify_package(mutated(hanging), gate.definition)
+    assert [(r.check, r.detail) for r in report.failures] == [("values", "no result within 5 s")]

@@ -1,0 +1,88 @@
+"""The pipeline's promises: the same bytes everywhere, and `generated/` as it is committed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from autofn.load import load_file
+from autofn.package import MARKER
+from autofn.pipeline import explain, generate
+from autofn.program import lower
+
+ROOT = Path(__file__).resolve().parent.parent
+FORMULAS = sorted((ROOT / "formulas").glob("*.py"))
+
+assert lower  # the stage that makes Programs
+
+
+@pytest.mark.parametrize("path", FORMULAS, ids=lambda path: path.stem)
+def test_committed_output_is_what_the_formula_gives(path: Path) -> None:
+    for each in load_file(path):
+        package = generate(each.definition)
+        folder = ROOT / "generated" / package.name
+        assert {file.name for file in folder.iterdir() if file.is_file()} == {
+            name for name, _ in package.files
+        }
+        for name, text in package.files:
+            assert (folder / name).read_text(encoding="utf-8") == text, f"{package.name}/{name}"
+
+
+@pytest.mark.parametrize("path", FORMULAS, ids=lambda path: path.stem)
+def test_text_is_formatted(path: Path) -> None:
+    package = generate(load_file(path)[0].definition)
+    for name, text in package.files:
+        if name.endswith(".json"):
+            continue
+        first, *rest = text.splitlines()
+        assert MARKER in first
+        assert text.endswith("\n")
+        assert not text.endswith("\n\n")
+        assert all(len(line) <= 100 for line in rest), name
+        assert all(line == line.rstrip() for line in text.splitlines()), name
+    assert len(package.text("_runtime.py").splitlines()) <= 250
+
+
+def test_nothing_generated_imports_autofn_or_sympy() -> None:
+    for path in FORMULAS:
+        for name, text in generate(load_file(path)[0].definition).files:
+            for line in text.splitlines():
+                assert not line.strip().startswith(("import sympy", "from sympy", "import autofn",
+                                                    "from autofn")), name  # fmt: skip
+
+
+def test_bytes_do_not_depend_on_hash_seed_or_folder(tmp_path: Path) -> None:
+    script = (
+        "import sys, hashlib, pathlib\n"
+        "from autofn.load import load_file\n"
+        "from autofn.pipeline import generate\n"
+        "digest = hashlib.sha256()\n"
+        "for path in sys.argv[1:]:\n"
+        "    for each in load_file(pathlib.Path(path)):\n"
+        "        digest.update(repr(generate(each.definition).files).encode())\n"
+        "print(digest.hexdigest())\n"
+    )
+    some = [str(p) for p in FORMULAS if p.stem in {
+        "swish", "focal", "xielu", "snake", "quaternion_product", "pinball", "huber", "dyt",
+        "lennard_jones", "bessel_basis", "affine_settings", "geglu"}]  # fmt: skip
+    found = set()
+    for seed, folder in (("0", ROOT), ("1", tmp_path), ("4242", tmp_path)):
+        env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT)}
+        run = subprocess.run([sys.executable, "-c", script, *some], cwd=folder, env=env,
+                             capture_output=True, text=True, check=True)  # fmt: skip
+        found.add(run.stdout)
+    assert len(found) == 1
+
+
+def test_explanation_counts_operations_before_and_after() -> None:
+    (mish,) = load_file(ROOT / "formulas" / "mish.py")
+    sections = dict(explain(mish.definition).sections)
+    assert "softplus" in sections["Computed as"]
+    assert "17 by sympy.diff" in sections["Scalar operations per element"]
+    assert "4 bytes per element" in sections["Saved for backward"]
+    (exp,) = load_file(ROOT / "formulas" / "exp.py")
+    assert "output" in dict(explain(exp.definition).sections)["Saved for backward"]
