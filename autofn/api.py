@@ -1,4 +1,4 @@
-"""What users write: `@formula`, its annotations, and how a formula is traced into a `Definition`."""
+"""What users write: `@formula` and its annotations, and how it is traced into a `Definition`."""
 
 from __future__ import annotations
 
@@ -373,15 +373,15 @@ def _annotated(name: str, annotation: Any, default: Any, where: Location) -> Par
                 f"`{name}: Learnable = {default!r}` for a learnable one",
             )
         return Parameter(name, Kind.TENSOR)
-    if origin in (typing.Union, types.UnionType) and type(None) in args and len(args) == 2:
-        if _is_tensor(args[0]) or _is_tensor(args[1]):
-            if default not in (None, REQUIRED):
-                raise FormulaError(
-                    f"optional tensor {name!r} has the default {default!r}",
-                    where=where,
-                    remedy=f"write `{name}: Tensor | None = None`",
-                )
-            return Parameter(name, Kind.OPTIONAL, default)
+    optional = origin in (typing.Union, types.UnionType) and type(None) in args and len(args) == 2
+    if optional and any(map(_is_tensor, args)):
+        if default not in (None, REQUIRED):
+            raise FormulaError(
+                f"optional tensor {name!r} has the default {default!r}",
+                where=where,
+                remedy=f"write `{name}: Tensor | None = None`",
+            )
+        return Parameter(name, Kind.OPTIONAL, default)
     if annotation is Learnable:
         return Parameter(name, Kind.LEARNABLE, _number(name, default, float, where))
     if annotation is PerChannel or isinstance(annotation, PerChannel):
@@ -474,9 +474,7 @@ def _settings(name: str, cls: type, default: Any, where: Location) -> Parameter:
             )
         fields.append(parameter)
     kept = REQUIRED if default is REQUIRED else None
-    return Parameter(
-        name, Kind.SETTINGS, kept, fields=tuple(fields), type_name=cls.__name__
-    )
+    return Parameter(name, Kind.SETTINGS, kept, fields=tuple(fields), type_name=cls.__name__)
 
 
 def _field_names(cls: Any) -> tuple[str, ...]:
@@ -554,7 +552,9 @@ def _trace(formula: Formula) -> Definition:
         )
     if not any(leaf.kind is Kind.TENSOR for leaf in leaves):
         raise FormulaError(
-            f"{name} has no tensor that is always given", where=where, remedy="its first parameter is a tensor: `x`"
+            f"{name} has no tensor that is always given",
+            where=where,
+            remedy="its first parameter is a tensor: `x`",
         )
     axes = [
         [(leaf.name, value) for value in _choices_of(leaf)]
@@ -743,7 +743,7 @@ def _as_expr(value: Any, name: str, where: Location) -> Expr:
     if what is None and value.has(sympy.nan, sympy.zoo):
         what = f"{name} is undefined: it contains {_shown(value)}"
         remedy = "look for a division by zero in the formula"
-    elif what is None and (value.has(sympy.I) or value.is_real is False and value.is_finite):
+    elif what is None and (value.has(sympy.I) or (value.is_real is False and value.is_finite)):
         what = f"{name} is complex: {_shown(value)}"
         remedy = "a formula is real for real inputs: take a real form of it"
     if what is not None:
@@ -822,9 +822,7 @@ def _own_gradient(
             remedy=f"parameters are: {', '.join(values)}",
         )
     cotangent = grads[0] if len(grads) == 1 else grads
-    returned = _run(
-        lambda: body(cotangent, **{p: values[p] for p in params[1:]}), name, where
-    )
+    returned = _run(lambda: body(cotangent, **{p: values[p] for p in params[1:]}), name, where)
     entries = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     differentiable = [leaf for leaf in leaves if leaf.parameter.differentiable]
     if len(entries) != len(differentiable):
