@@ -35,16 +35,17 @@ from sympy import (
 from autofn import functions as heads
 from autofn import trees
 from autofn.errors import FormulaError
-from autofn.model import Definition, Variant
+from autofn.model import TENSORS, Definition, Variant
 from autofn.ops import BY_CLASS, STRUCTURAL
 
 # --- recognition ---------------------------------------------------------------------------
 
 
-def recognise(expr: Expr) -> Expr:
+def recognise(expr: Expr, parameters: frozenset[Symbol] = frozenset()) -> Expr:
     """The same function with its heads found: `1/(1 + exp(-x))` becomes `sigmoid(x)`.
 
-    Values are equal wherever what was written is finite. Kinks stay where they are.
+    Values are equal wherever what was written is finite. Kinks stay where they are. `parameters`
+    are symbols of moderate values, numbers and learnable parameters.
     """
     seen: dict[Basic, Basic] = {}
 
@@ -55,10 +56,12 @@ def recognise(expr: Expr) -> Expr:
             result = node
         else:
             args = [visit(arg) for arg in node.args]
-            rebuilt = node if all(a is b for a, b in zip(args, node.args, strict=True)) else (
-                _rebuild(node, args)
+            rebuilt = (
+                node
+                if all(a is b for a, b in zip(args, node.args, strict=True))
+                else (_rebuild(node, args))
             )
-            result = _rewritten(rebuilt)
+            result = _rewritten(rebuilt, parameters)
         seen[node] = result
         return result
 
@@ -72,14 +75,39 @@ def _rebuild(node: Basic, args: list[Basic]) -> Basic:
     return node.func(*args)
 
 
-def _rewritten(node: Basic) -> Basic:
+def _rewritten(node: Basic, parameters: frozenset[Symbol]) -> Basic:
     for kind, rule in _RULES:
         if isinstance(node, kind):
             new = rule(node)
             if new is not None and new != node:
                 # A rule's result may be open to others: log(sigmoid) gives softplus.
-                return recognise(new) if new.args else new
-    return node
+                return recognise(new, parameters) if new.args else new
+    return _guarded(node, parameters) if isinstance(node, Mul) else node
+
+
+def _guarded(product: Mul, parameters: frozenset[Symbol]) -> Expr:
+    """v * exp(u) as one head where exp may overflow while the product does not."""
+    growing = [
+        f for f in product.args if isinstance(f, exp) and not _bounded(f.args[0], parameters)
+    ]
+    if not growing:
+        return product
+    vanishing = [f for f in product.args if f is not growing[0] and _varies(f, parameters)]
+    if not vanishing:
+        return product
+    rest = [f for f in product.args if f is not growing[0] and f not in vanishing]
+    return Mul(*rest, heads.times_exp(Mul(*vanishing), growing[0].args[0]))
+
+
+def _bounded(exponent: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether the exponent is never positive, taking parameters to be positive."""
+    positive = {p: Symbol(p.name, positive=True) for p in parameters}
+    return bool(exponent.xreplace(positive).is_nonpositive)
+
+
+def _varies(factor: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether a factor depends on a tensor other than a cotangent or tangent (`_grad`, `_d_x`)."""
+    return any(not s.name.startswith("_") for s in trees.symbols(factor) - parameters)
 
 
 def _alias(definition: Callable[..., Expr]) -> Callable[[Basic], Basic]:
@@ -161,12 +189,11 @@ def _mul(node: Basic) -> Basic | None:
             # exp(u) * sigmoid(-u) = sigmoid(u)
             for j, other in enumerate(factors):
                 base, power = other.as_base_exp()
-                if isinstance(base, heads.sigmoid) and power.is_Integer and power >= 1:
-                    if _opposite(factor.args[0], base.args[0]):
-                        rest = [f for n, f in enumerate(factors) if n not in (i, j)]
-                        return Mul(
-                            *rest, heads.sigmoid(factor.args[0]), base ** (power - 1)
-                        )
+                if not (isinstance(base, heads.sigmoid) and power.is_Integer and power >= 1):
+                    continue
+                if _opposite(factor.args[0], base.args[0]):
+                    rest = [f for n, f in enumerate(factors) if n not in (i, j)]
+                    return Mul(*rest, heads.sigmoid(factor.args[0]), base ** (power - 1))
         base, power = factor.as_base_exp()
         if isinstance(base, sin) and power.is_Integer and power >= 1:
             # sin(c*d) / d = c * sinc(c*d): the limit at d = 0 is a value like any other.
@@ -281,9 +308,11 @@ SUPPORTED_NAMES = sorted(
 def check_supported(expr: Expr, definition: Definition) -> None:
     """Raises FormulaError, naming the function and the nearest supported one."""
     for node in trees.nodes(expr):
-        if node.is_Symbol or node.is_number and not node.has(sympy.Function):
+        if node.is_Symbol or (node.is_number and not node.has(sympy.Function)):
             continue
-        if isinstance(node, (*STRUCTURAL, *BY_CLASS, sympy.functions.elementary.piecewise.ExprCondPair)):
+        if isinstance(
+            node, (*STRUCTURAL, *BY_CLASS, sympy.functions.elementary.piecewise.ExprCondPair)
+        ):
             continue
         if node in (S.true, S.false):
             continue
@@ -392,8 +421,7 @@ def _share(node: Expr, arg: Expr, variables: frozenset[Symbol]) -> Expr:
     if len(moving) == 1:
         tied = Eq(arg, moving[0], evaluate=False)
         first = [beats(arg, moving[0], evaluate=False), *wins]
-        weight = _piecewise((S.One, _all(first)), (S.Half, _all([tied, *wins])), (S.Zero, True))
-        return weight
+        return _piecewise((S.One, _all(first)), (S.Half, _all([tied, *wins])), (S.Zero, True))
     ties = Add(
         S.One,
         *(_piecewise((S.One, Eq(arg, other, evaluate=False)), (S.Zero, True)) for other in moving),
@@ -460,10 +488,11 @@ def derive(definition: Definition, variant: Variant) -> Derivation:
             if leaf in leaves
         ]
         vjp = tuple(None if e is None else _prepared(e, definition) for e in entries)
-        jvp = transposed(vjp, grads, tangents)
+        jvp = transposed(vjp, grads, tangents, parameters_of(definition))
         return Derivation(variables, grads, tangents, forward, vjp, jvp, own=True)
+    parameters = parameters_of(definition)
     d = Differentiator((*variables, *grads))
-    jacobian = [[_tidied(d(y, x)) for x in variables] for y in forward]
+    jacobian = [[_tidied(d(y, x), parameters) for x in variables] for y in forward]
     vjp = tuple(
         compact(Add(*(g * row[i] for g, row in zip(grads, jacobian, strict=True))))
         for i in range(len(variables))
@@ -476,9 +505,16 @@ def derive(definition: Definition, variant: Variant) -> Derivation:
     return Derivation(variables, grads, tangents, forward, vjp, jvp, own=False)
 
 
+def parameters_of(definition: Definition) -> frozenset[Symbol]:
+    """The symbols of numbers and learnable parameters."""
+    return frozenset(
+        leaf.symbol for leaf in definition.leaves if leaf.symbol and leaf.kind not in TENSORS
+    )
+
+
 def _prepared(expr: Expr, definition: Definition) -> Expr:
     try:
-        prepared = recognise(expr)
+        prepared = recognise(expr, parameters_of(definition))
         prepared = compact(prepared)
     except FormulaError as error:
         raise error.at(definition.where) from None
@@ -487,12 +523,15 @@ def _prepared(expr: Expr, definition: Definition) -> Expr:
 
 
 def second_order(
-    vjp: tuple[Expr | None, ...], inputs: tuple[Symbol, ...], directions: tuple[Symbol, ...]
+    vjp: tuple[Expr | None, ...],
+    inputs: tuple[Symbol, ...],
+    directions: tuple[Symbol, ...],
+    parameters: frozenset[Symbol] = frozenset(),
 ) -> tuple[Term, ...]:
     """The vjp of a vjp: output k is the gradient of sum(directions * vjp) by `inputs[k]`."""
     d = Differentiator((*inputs, *directions))
     return _terms(
-        (k, i, direction * _tidied(d(entry, each)))
+        (k, i, direction * _tidied(d(entry, each), parameters))
         for k, each in enumerate(inputs)
         for i, (direction, entry) in enumerate(zip(directions, vjp, strict=True))
         if entry is not None
@@ -500,12 +539,15 @@ def second_order(
 
 
 def pushed_forward(
-    values: tuple[Expr | None, ...], inputs: tuple[Symbol, ...], tangents: tuple[Symbol, ...]
+    values: tuple[Expr | None, ...],
+    inputs: tuple[Symbol, ...],
+    tangents: tuple[Symbol, ...],
+    parameters: frozenset[Symbol] = frozenset(),
 ) -> tuple[Term, ...]:
     """The jvp of `values`: output k is the tangent of `values[k]`."""
     d = Differentiator((*inputs, *tangents))
     return _terms(
-        (k, i, t * _tidied(d(entry, each)))
+        (k, i, t * _tidied(d(entry, each), parameters))
         for k, entry in enumerate(values)
         if entry is not None
         for i, (t, each) in enumerate(zip(tangents, inputs, strict=True))
@@ -513,7 +555,10 @@ def pushed_forward(
 
 
 def transposed(
-    vjp: tuple[Expr | None, ...], grads: tuple[Symbol, ...], tangents: tuple[Symbol, ...]
+    vjp: tuple[Expr | None, ...],
+    grads: tuple[Symbol, ...],
+    tangents: tuple[Symbol, ...],
+    parameters: frozenset[Symbol] = frozenset(),
 ) -> tuple[Term, ...] | None:
     """Forward mode of a user's own gradient: its transpose; None if not linear in `grads`."""
     d = Differentiator(grads)
@@ -521,8 +566,8 @@ def transposed(
     for i, (t, entry) in enumerate(zip(tangents, vjp, strict=True)):
         if entry is None:
             continue
-        column = [_tidied(d(entry, g)) for g in grads]
-        at_zero = recognise(entry.xreplace({g: S.Zero for g in grads}))
+        column = [_tidied(d(entry, g), parameters) for g in grads]
+        at_zero = recognise(entry.xreplace(dict.fromkeys(grads, S.Zero)))
         if _nonzero(at_zero) or any(trees.symbols(c) & set(grads) for c in column):
             return None
         terms.extend((j, i, t * by) for j, by in enumerate(column))
@@ -539,9 +584,9 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
     return tuple(Term(k, i, compact(expr)) for k, i, expr in entries if expr != 0)
 
 
-def _tidied(derivative: Expr) -> Expr:
+def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    return compact(recognise(derivative))
+    return compact(recognise(derivative, parameters))
 
 
 LIMIT = 60

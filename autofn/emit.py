@@ -42,7 +42,7 @@ def _environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
-        autoescape=False,  # noqa: S701 (the text is code, not HTML)
+        autoescape=False,
     )
 
 
@@ -60,7 +60,9 @@ def emit(made: Plan) -> Package:
     scalar = kernels(made)
     files = {
         "__init__.py": _init(definition, names, header),
-        "_runtime.py": _rendered("_runtime.py.j2", header=f"{MARKER} (format {FORMAT}). DO NOT EDIT."),
+        "_runtime.py": _rendered(
+            "_runtime.py.j2", header=f"{MARKER} (format {FORMAT}). DO NOT EDIT."
+        ),
         "maths.py": _maths(made, names, header),
         "op.py": _op(made, names, header),
         "maths.h": _header(made, scalar, header),
@@ -99,7 +101,7 @@ class _Names:
             self.of[leaf.name] = (
                 self.arguments[leaf.name] if leaf.name in self.arguments else namer(leaf.name)
             )
-        for name in (*definition.output_names, *made.grads):
+        for name in (*made.outputs, *made.grads):
             # A cotangent named `grad` is no conflict: maths.py's own names are in `python_name`.
             self.of[name] = namer(name if name in made.grads else python_name(name))
         for name in list(self.of):
@@ -267,7 +269,7 @@ def _parameters(made: Plan, names: _Names, kind: str) -> list[str]:
 
 def _results(made: Plan, kind: str) -> list[str]:
     if kind in ("forward", "jvp"):
-        return list(made.definition.output_names)
+        return list(made.outputs)
     if kind == "double_vjp":
         return [*made.grads, *made.saved]
     return [leaf.name for leaf in made.definition.differentiable]
@@ -300,8 +302,19 @@ def _maths_function(
             kind, ""
         ),
         reference=reference,
+        directions=_directions(made, variant, kind),
+        copy=kind == "forward",
         needs=kind in ("vjp", "double_vjp", "vjp_jvp"),
     )
+
+
+def _directions(made: Plan, variant: VariantPlan, kind: str) -> list[str]:
+    """The directions of a linear program that may be given or not."""
+    if kind == "vjp_jvp":
+        return [direction_name(name) for name in (*made.grads, *made.saved)]
+    if kind in ("double_vjp", "jvp"):
+        return [direction_name(symbol.name) for symbol in variant.derivation.variables]
+    return []
 
 
 def _python_suffix(variant: VariantPlan) -> str:
@@ -357,9 +370,7 @@ def _op(made: Plan, names: _Names, header: str) -> str:
     backward_names = ["needs", *grads, *saved, "values", "likes", *extra]
     value_exprs = [_value_expr(leaf, names) for leaf in definition.leaves
                    if leaf.kind not in _REQUIRED]  # fmt: skip
-    aligned_vmap = [
-        "True" if name == "aligned" else name for name in forward_names
-    ]
+    aligned_vmap = ["True" if name == "aligned" else name for name in forward_names]
     active = _active(made)
     context: dict[str, Any] = {
         "header": header,
@@ -369,12 +380,14 @@ def _op(made: Plan, names: _Names, header: str) -> str:
         "camel": names.camel,
         "typing": ", ".join(_typing(definition)),
         "layout": ", ".join(dims.values()) if has_layout else "",
-        "settings_classes": [_settings_class(p) for p in definition.parameters
-                             if p.kind is Kind.SETTINGS],
+        "settings_classes": [
+            _settings_class(p) for p in definition.parameters if p.kind is Kind.SETTINGS
+        ],
         "outputs": list(definition.output_names),
         "values": names.values(definition),
-        "value_names": _tuple([repr(leaf.path) for leaf in definition.leaves
-                               if leaf.kind not in _REQUIRED]),
+        "value_names": _tuple(
+            [repr(leaf.path) for leaf in definition.leaves if leaf.kind not in _REQUIRED]
+        ),
         "tensor_slots": ", ".join(f"tensors[{i}]" for i in slots),
         "a_tensor": f"tensors[{first}]",
         "public_args": ", ".join(p.name for p in definition.parameters),
@@ -386,10 +399,12 @@ def _op(made: Plan, names: _Names, header: str) -> str:
         "unpack": _unpacked,
         "saved_exprs": [_saved_expr(name, made, names, places) for name in made.saved],
         "prunes": any("needs" in _saved_expr(n, made, names, places) for n in made.saved),
-        "needs_exprs": _tuple([
-            f"ctx.needs_input_grad[{place}]" if leaf.name in active else "False"
-            for place, leaf in zip(places, differentiable, strict=True)
-        ])[1:-1],
+        "needs_exprs": _tuple(
+            [
+                f"ctx.needs_input_grad[{place}]" if leaf.name in active else "False"
+                for place, leaf in zip(places, differentiable, strict=True)
+            ]
+        )[1:-1],
         "places": _tuple([str(place) for place in places]),
         "has_jvp": all(variant.jvp is not None for variant in made.variants),
         "tangent_slots": _tuple([f"tangents[{place}]" for place in places])[1:-1],
@@ -450,15 +465,13 @@ def _active(made: Plan) -> set[str]:
 
 def _saved_expr(name: str, made: Plan, names: _Names, places: list[int]) -> str:
     """What is saved: the value, unless no gradient that is wanted needs it."""
-    outputs = made.definition.output_names
+    outputs = made.outputs
     many = len(outputs) > 1
     value = names.of[name]
     if name in outputs:
         value = f"output[{outputs.index(name)}]" if many else "output"
     wanting = [
-        place
-        for place, (_, needed) in zip(places, made.saved_for, strict=True)
-        if name in needed
+        place for place, (_, needed) in zip(places, made.saved_for, strict=True) if name in needed
     ]
     if len(wanting) == len([1 for _, needed in made.saved_for]):
         return value
@@ -508,7 +521,7 @@ def _default(parameter: Parameter) -> str | None:
 
 
 def _declared(parameters: Sequence[Parameter], tail: Sequence[str] = ()) -> list[str]:
-    """The parts of a signature. A default before a required argument is dropped: Python has no such."""
+    """The parts of a signature; a default before a required argument is dropped, as it must be."""
     plain = [p for p in parameters if not p.keyword_only]
     keyword = [p for p in parameters if p.keyword_only]
     required = max((i for i, p in enumerate(plain) if _default(p) is None), default=-1)
@@ -566,9 +579,7 @@ def _function_doc(made: Plan) -> str:
     if definition.options.domain:
         inside = ", ".join(f"{n} in {interval}" for n, interval in definition.options.domain)
         lines.append(f"Defined for {inside}; outside it results are unspecified.")
-    lines.append(
-        "The result has the common broadcast shape and the promoted dtype of the tensors."
-    )
+    lines.append("The result has the common broadcast shape and the promoted dtype of the tensors.")
     return "\n".join(_indented(lines, "    "))
 
 
@@ -718,7 +729,7 @@ def _manifest(
         "sympy": sympy.__version__,
         "files": sorted(files),
         "differentiable": [leaf.name for leaf in definition.differentiable],
-        "outputs": list(definition.output_names),
+        "outputs": list(made.outputs),
         "values": [leaf.name for leaf in definition.leaves if leaf.kind not in _REQUIRED],
         "saved": list(made.saved),
         "kernels": [

@@ -54,10 +54,10 @@ def _saved(made: Plan) -> str:
     if not made.saved:
         return "nothing: the gradient needs neither inputs nor outputs"
     definition = made.definition
-    tensors = {leaf.name for leaf in definition.tensors} | set(definition.output_names)
+    tensors = {leaf.name for leaf in definition.tensors} | set(made.outputs)
     lines = []
     for name in made.saved:
-        what = "output" if name in definition.output_names else "input"
+        what = "output" if name in made.outputs else "input"
         size = "one value per element" if name in tensors else "a parameter"
         lines.append(f"{name} ({what}, {size})")
     counted = sum(name in tensors for name in made.saved)
@@ -66,7 +66,7 @@ def _saved(made: Plan) -> str:
 
 
 def _operations(made: Plan) -> list[str]:
-    """Counts before: of what was written and of sympy.diff of it, each subexpression as it stands."""
+    """Before: counts of what was written and of its sympy.diff, nothing shared."""
     lines = []
     for variant, source in zip(made.variants, made.definition.variants, strict=True):
         prefix = f"[{_label(variant)}] " if variant.key else ""
@@ -78,7 +78,5 @@ def _operations(made: Plan) -> list[str]:
         )
         own = " (the formula's own gradient)" if variant.derivation.own else ""
         lines.append(f"{prefix}forward:  {written} as written, {variant.forward.operations} now")
-        lines.append(
-            f"{prefix}backward: {naive} by sympy.diff, {variant.vjp.operations} now{own}"
-        )
+        lines.append(f"{prefix}backward: {naive} by sympy.diff, {variant.vjp.operations} now{own}")
     return lines

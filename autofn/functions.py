@@ -51,6 +51,7 @@ class Head(Function):  # type: ignore[misc]  # SymPy has no types
 class sigmoid(Head):
     """1 / (1 + exp(-x))."""
 
+    is_positive = True
     nargs = (1,)
 
     @classmethod
@@ -61,6 +62,7 @@ class sigmoid(Head):
 class softplus(Head):
     """log(1 + exp(x))."""
 
+    is_positive = True
     nargs = (1,)
 
     @classmethod
@@ -91,6 +93,7 @@ class log1p(Head):
 class normcdf(Head):
     """The standard normal distribution function, erfc(-x / sqrt(2)) / 2."""
 
+    is_positive = True
     nargs = (1,)
 
     @classmethod
@@ -123,6 +126,7 @@ class sinc(Head):
 class sech2(Head):
     """1 / cosh(x)**2, the derivative of tanh."""
 
+    is_positive = True
     nargs = (1,)
 
     @classmethod
@@ -160,6 +164,16 @@ class power(Head):
     @classmethod
     def definition(cls, *args: Expr) -> Expr:
         return args[0] ** args[1]
+
+
+class times_exp(Head):
+    """v * exp(u): 0 where v is 0, however large u is, and finite wherever the product is."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return args[0] * sympy.exp(args[1])
 
 
 class cbrt(Head):

@@ -17,6 +17,7 @@ from autofn.derive import (
     Term,
     derive,
     direction,
+    parameters_of,
     pushed_forward,
     second_order,
 )
@@ -86,11 +87,13 @@ class VariantPlan:
 class Plan:
     """What is generated for a definition, before it has a language.
 
+    outputs: names of the outputs inside the package; a leaf's name gets an underscore.
     saved: names of the leaves and outputs that backward needs, over all variants.
     saved_for: per differentiable leaf, which of those its own gradient needs.
     """
 
     definition: Definition
+    outputs: tuple[str, ...]
     grads: tuple[str, ...]
     saved: tuple[str, ...]
     saved_for: tuple[tuple[str, frozenset[str]], ...]
@@ -106,14 +109,13 @@ def plan(definition: Definition) -> Plan:
     """The plan of a definition. Raises FormulaError where a gradient cannot be had as asked."""
     namer = Namer(leaf.name for leaf in definition.leaves)
     many = len(definition.output_names) > 1
-    grads = tuple(
-        namer(f"grad_{name}" if many else "grad") for name in definition.output_names
-    )
-    chosen = [_chosen(definition, variant) for variant in definition.variants]
-    order = [leaf.name for leaf in definition.differentiable] + list(definition.output_names)
+    outputs = tuple(namer(name) for name in definition.output_names)
+    grads = tuple(namer(f"grad_{name}" if many else "grad") for name in definition.output_names)
+    chosen = [_chosen(definition, variant, outputs) for variant in definition.variants]
+    order = [leaf.name for leaf in definition.differentiable] + list(outputs)
     symbols = {
         **{leaf.name: leaf.symbol for leaf in definition.differentiable},
-        **{name: output_symbol(name) for name in definition.output_names},
+        **{name: output_symbol(name) for name in outputs},
     }
     used = {
         symbol
@@ -128,10 +130,10 @@ def plan(definition: Definition) -> Plan:
         for leaf in definition.differentiable
     )
     variants = tuple(
-        _variant(definition, variant, derivation, vjp, grads, saved)
+        _variant(definition, variant, derivation, vjp, outputs, grads, saved)
         for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True)
     )
-    return Plan(definition, grads, saved, saved_for, variants)
+    return Plan(definition, outputs, grads, saved, saved_for, variants)
 
 
 def output_symbol(name: str) -> Symbol:
@@ -158,7 +160,7 @@ def _needed_for(
 
 
 def _chosen(
-    definition: Definition, variant: Variant
+    definition: Definition, variant: Variant, outputs: tuple[str, ...]
 ) -> tuple[Derivation, tuple[Expr | None, ...]]:
     """The variant's derivation, and its vjp in the cheapest lossless set of saved values.
 
@@ -170,12 +172,12 @@ def _chosen(
         return derivation, derivation.vjp
     plain = derivation.vjp
     tensors = {leaf.symbol for leaf in definition.tensors}
-    from_outputs = _in_outputs(plain, derivation.forward, definition)
+    from_outputs = _in_outputs(plain, derivation.forward, outputs)
     if _tensors_in(from_outputs, tensors) < _tensors_in(plain, tensors):
         return derivation, from_outputs
     if definition.options.save == "output":
         lossy = tuple(None if e is None else _through_outputs(e) for e in plain)
-        lossy = _in_outputs(lossy, derivation.forward, definition)
+        lossy = _in_outputs(lossy, derivation.forward, outputs)
         if not _tensors_in(lossy, tensors) < _tensors_in(plain, tensors):
             raise FormulaError(
                 f'save="output": the gradient of {definition.name} cannot be computed from its '
@@ -195,11 +197,11 @@ def _tensors_in(entries: tuple[Expr | None, ...], tensors: set[Symbol | None]) -
 
 
 def _in_outputs(
-    entries: tuple[Expr | None, ...], forward: tuple[Expr, ...], definition: Definition
+    entries: tuple[Expr | None, ...], forward: tuple[Expr, ...], names: tuple[str, ...]
 ) -> tuple[Expr | None, ...]:
     swaps = {
         output: output_symbol(name)
-        for output, name in zip(forward, definition.output_names, strict=True)
+        for output, name in zip(forward, names, strict=True)
         if output.args
     }
     return tuple(None if entry is None else entry.xreplace(swaps) for entry in entries)
@@ -221,6 +223,7 @@ def _variant(
     variant: Variant,
     derivation: Derivation,
     vjp: tuple[Expr | None, ...],
+    outputs: tuple[str, ...],
     grads: tuple[str, ...],
     saved: tuple[str, ...],
 ) -> VariantPlan:
@@ -232,26 +235,20 @@ def _variant(
         for symbol, name in zip(derivation.grads, grads, strict=True)
     ]
     by_name = {each.name: (symbol, each) for symbol, each in primals}
-    for name in definition.output_names:
+    for name in outputs:
         by_name[name] = (output_symbol(name), Input(name, frozenset({ELEMENT})))
     kept = [by_name[name] for name in saved if name in by_name]
     fixed = frozenset(symbol for symbol, _ in numbers)
 
     forward = lower(
         [*primals, *numbers],
-        [
-            Result(name, expr)
-            for name, expr in zip(definition.output_names, derivation.forward, strict=True)
-        ],
+        [Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)],
         fixed,
     )
     vjp_inputs = [*cotangents, *kept]
     vjp_program = lower(
         [*vjp_inputs, *numbers],
-        [
-            Result(leaf.name, expr, like=leaf.name)
-            for leaf, expr in zip(present, vjp, strict=True)
-        ],
+        [Result(leaf.name, expr, like=leaf.name) for leaf, expr in zip(present, vjp, strict=True)],
         fixed,
     )
     tangents = [(direction(s), _directed(each)) for s, each in primals]
@@ -259,11 +256,12 @@ def _variant(
     if derivation.jvp is not None:
         jvp = lower(
             [*tangents, *primals, *numbers],
-            _results(derivation.jvp, definition.output_names, tangents),
+            _results(derivation.jvp, outputs, tangents),
             fixed,
         )
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
-    seconds = second_order(vjp, symbols, tuple(direction(s) for s, _ in primals))
+    parameters = parameters_of(definition)
+    seconds = second_order(vjp, symbols, tuple(direction(s) for s, _ in primals), parameters)
     double_vjp = lower(
         [*tangents, *vjp_inputs, *numbers],
         _results(seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True),
@@ -273,7 +271,7 @@ def _variant(
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
         _results(
-            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed)),
+            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), parameters),
             tuple(leaf.name for leaf in present),
             pushed,
             like=True,

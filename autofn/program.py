@@ -103,12 +103,12 @@ def lower(
 ) -> Program:
     """The program of several expressions, common subexpressions computed once.
 
-    inputs: per input its symbol. `without_gradient`: the symbols that take none, which decides how Max
-    and Min print (a tie against such a value has gradient 0).
+    inputs: per input its symbol. `without_gradient`: the symbols that take none, which
+    decides how Max and Min print (a tie against such a value has gradient 0).
     """
     given = [result.expr for result in outputs if result.expr is not None]
     shared = _shared(given)
-    lowering = _Lowering({symbol: each for symbol, each in inputs}, without_gradient)
+    lowering = _Lowering(dict(inputs), without_gradient)
     for symbol, expr in shared.definitions:
         lowering.define(symbol, expr)
     reduced = iter(shared.expressions)
@@ -229,9 +229,7 @@ class _Lowering:
             # g * where(c, v, 0) as where(c, g * v, 0): inf * 0 must not make a NaN of the 0.
             chosen = branching[0]
             rest = Mul(*(f for f in expr.args if f is not chosen))
-            return self._select(
-                [(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args]
-            )
+            return self._select([(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args])
         constant, above, below = S.One, [], []
         for factor in expr.as_ordered_factors():
             if not factor.free_symbols:
@@ -313,9 +311,7 @@ def _has_zero(piecewise: Piecewise) -> bool:
     return any(value == 0 for value, _ in piecewise.args)
 
 
-def _pruned(
-    inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Output]
-) -> Program:
+def _pruned(inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Output]) -> Program:
     """Without the nodes that no output needs, renumbered in order of definition."""
     needed: set[int] = set()
     stack = [output.node for output in outputs if output.node is not None]

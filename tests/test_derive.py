@@ -91,7 +91,9 @@ def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) ->
         (Max(x, 0) - x * y + log(1 + exp(-Abs(x))), {x: 0, y: 0.25}, x, 0.25),
     ],
 )
-def test_gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol, expected: float) -> None:
+def test_gradient(
+    expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol, expected: float
+) -> None:
     assert gradient(expr, at, by) == pytest.approx(expected, abs=1e-15)
 
 

@@ -7,7 +7,6 @@ import math
 import random
 import shutil
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import mpmath
@@ -22,6 +21,7 @@ from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
 PARAMETRISED = {"powi": (1, 2, 3, 5, 12), "polygamma": (1, 2, 3), "spherical_bessel": (1, 2, 3)}
 ARITY = {
     "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
+    "times_exp": 2,
     "add": 2, "sub": 2, "mul": 2, "div": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
 }  # fmt: skip
 LOGICAL = {"and", "or", "not"}
@@ -108,9 +108,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 @pytest.mark.parametrize("kind", ["double", "float"])
 @pytest.mark.parametrize(("name", "n"), CASES, ids=IDS)
-def test_cpp_agrees_with_mpmath(
-    library: ctypes.CDLL, name: str, n: int | None, kind: str
-) -> None:
+def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, kind: str) -> None:
     op = OPS[name]
     function = library[f"{name if n is None else f'{name}{n}'}_{kind}"]
     function.restype = ctypes.c_double
@@ -141,7 +139,8 @@ def test_nan_stays_nan(library: ctypes.CDLL, name: str, n: int | None) -> None:
 SMOOTH = sorted(
     name
     for name, op in OPS.items()
-    if op.partials is not None and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel")
+    if op.partials is not None
+    and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel")
 )
 
 

@@ -30,7 +30,9 @@ class _Cpp:
         if value in (S.true, S.false):
             return Text("true" if value == S.true else "false")
         if value in (oo, -oo):
-            return Text("T(INFINITY)" if value == oo else "-T(INFINITY)", ATOM if value == oo else 80)
+            return Text(
+                "T(INFINITY)" if value == oo else "-T(INFINITY)", ATOM if value == oo else 80
+            )
         if value is S.NaN:
             return Text("T(NAN)")
         assert value is not None
@@ -50,7 +52,10 @@ class _Cpp:
             operands = [arg.within(31 if node.op == "and" else 45) for arg in args]
         else:
             # The right operand binds tighter: a - (b - c) and a * (b / c) keep their order.
-            operands = [args[0].within(70 if node.op == "neg" else level), *(arg.within(level + 1) for arg in args[1:])]
+            operands = [
+                args[0].within(70 if node.op == "neg" else level),
+                *(arg.within(level + 1) for arg in args[1:]),
+            ]
         return Text(op.cpp.format(*operands), level)
 
 

@@ -66,7 +66,7 @@ def _brackets(line: str) -> list[tuple[int, int]]:
 
 def _split(content: str) -> list[str]:
     """The items between the commas of the outermost level."""
-    closed = {start: end for start, end in _brackets(content)}
+    closed = dict(_brackets(content))
     items, start, index, quote = [], 0, 0, ""
     while index < len(content):
         char = content[index]

@@ -7,6 +7,7 @@ or divisions of numbers alone would raise, it becomes a 0-dim tensor first.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 
 from sympy import S, oo
 
-from autofn.backends.text import ATOM, Text, render
+from autofn.backends.text import ATOM, Rendered, Text, render
 from autofn.names import Namer
 from autofn.ops import OPS, TORCH_HELPERS
 from autofn.program import Node, Program
@@ -120,20 +121,25 @@ def function(
     results: Sequence[str],
     prefix: str,
     reference: str,
+    directions: Sequence[str] = (),
     needs: bool = False,
+    copy: bool = False,
 ) -> Function:
     """The Python function of a program.
 
-    names: of the program's inputs. results: the names of what is returned, in order; several
-    outputs of the program may be summands of one result. needs: results are computed only where
-    `needs` says so, summands only where their direction is given. prefix: what the variable of a
-    result starts with. reference: an input that is always a tensor; its dtype and device are
-    those of all.
+    names: of the program's inputs.
+    results: the names of what is returned, in order; several outputs of the program may be
+        summands of one result.
+    prefix: what the variable of a result starts with.
+    reference: an input that is always a tensor; its dtype and device are those of all.
+    directions: inputs of a linear program that may be None: their summands are then left out.
+    needs: results are computed only where the parameter `needs` says so.
+    copy: a result never shares memory with an input.
     """
     promoted = _promoted(program)
     reference = names[reference]
-    rendered = render(program, _PyTorch(reference), names, promoted)
-    conditions = _Conditions(program, names, tuple(results), needs)
+    rendered = _unaliased(program, render(program, _PyTorch(reference), names, promoted), copy)
+    conditions = _Conditions(program, names, tuple(results), directions, needs)
     namer = Namer([*parameters, *(line.name for line in rendered.lines)])
     body = [f"{names[each]} = scalar({names[each]}, {reference})" for each in sorted(promoted)]
 
@@ -181,6 +187,21 @@ def function(
     return Function(name, doc, tuple(parameters), tuple(body))
 
 
+def _unaliased(program: Program, rendered: Rendered, copy: bool) -> Rendered:
+    """No result is an input or another result: autograd takes each for a value of its own."""
+    seen: set[int] = set()
+    outputs: list[Text | None] = []
+    for output, text in zip(program.outputs, rendered.outputs, strict=True):
+        if text is not None and output.node is not None:
+            node = program.nodes[output.node]
+            given = node.op == "input" and not node.number
+            if given or (output.node in seen and text.code.isidentifier()):
+                text = Text(f"{text.code}.clone()" if copy else f"{text.code}.view_as({text.code})")
+            seen.add(output.node)
+        outputs.append(text)
+    return dataclasses.replace(rendered, outputs=tuple(outputs))
+
+
 def _return(values: Sequence[str], *, always_tuple: bool) -> str:
     if len(values) == 1:
         return f"return ({values[0]},)" if always_tuple else f"return {values[0]}"
@@ -192,16 +213,18 @@ class _Conditions:
     """The run-time condition under which a value is needed, in Python ("" for always)."""
 
     def __init__(
-        self, program: Program, names: Mapping[str, str], results: tuple[str, ...], needs: bool
+        self,
+        program: Program,
+        names: Mapping[str, str],
+        results: tuple[str, ...],
+        directions: Sequence[str],
+        needs: bool,
     ):
         self._outputs = program.outputs
         self._names = names
         self._results = results
         self._needs = needs
-        self._valued = {o.name for o in program.outputs if o.node is not None}
-        self._directions = list(
-            dict.fromkeys(o.direction for o in program.outputs if o.direction is not None)
-        )
+        self._directions = directions
 
     def of(self, outputs: frozenset[int]) -> str:
         chosen = [self._outputs[index] for index in sorted(outputs)]

@@ -64,7 +64,8 @@ class Table:
     The points are exact in the dtype that each leaf has; `numbers` are those of all points.
     `truth` has a column per output and one per (output, leaf): the gradient for COTANGENT, over
     COTANGENT. `wobble` is how far an entry moves with a few roundings of the leaves, `smooth` what
-    it is at a kink that is none of the function. `seconds` has a column per (output, leaf, leaf),
+    it is at a kink that is none of the function. `strained` points are those where the formula as
+    written leaves the range of the arithmetic. `seconds` has a column per (output, leaf, leaf),
     likewise for COTANGENT and DIRECTION. NaN: not known.
     """
 
@@ -76,6 +77,7 @@ class Table:
     truth: dict[Entry, list[float]]
     wobble: dict[Entry, list[float]]
     smooth: dict[Entry, list[float]]
+    strained: list[bool]
     seconds: dict[tuple[str, str, str], list[float]]
 
 

@@ -9,10 +9,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from mpmath import mp
+from sympy import Expr, Pow
 
 from autofn.api import camel_case
 from autofn.model import NUMBERS, Definition, Kind, Leaf, Variant
+from autofn.trees import nodes
 from autofn.verify.cases import make_cases
+from autofn.verify.interpreter import Program
 from autofn.verify.job import (
     COTANGENT,
     DIRECTION,
@@ -38,6 +41,9 @@ NUDGE_ROUNDINGS = 4
 
 REACH = {"quick": 2.0**40, "full": math.inf}
 """The largest leaf of a hard point. Beyond, x**3 overflows where the formula itself need not."""
+
+RANGE = {"float64": (2.0**-1022, 1.79e308), "float32": (2.0**-126, 3.4e38)}
+"""Smallest and largest normal numbers of the arithmetic."""
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 
@@ -139,7 +145,8 @@ def _rounded(leaf: Leaf, value: float | int, dtype: str) -> float | int:
         return value
     if leaf.kind in (Kind.LEARNABLE, Kind.PER_CHANNEL) and dtype != "float64":
         dtype = "float32"
-    return round_to(float(value), dtype)
+    # Adding 0 turns -0 into 0: which side of atan2's cut it is on is no matter of the formula.
+    return round_to(float(value), dtype) + 0.0
 
 
 def round_to(value: float, dtype: str) -> float:
@@ -185,6 +192,7 @@ def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -
         truth={name: column(name, first) for name in columns},
         wobble={name: column(name, around) for name in columns} if where != "kink" else {},
         smooth={name: column(name, smooth) for name in columns},
+        strained=[where != "regular" and truths.strained(point, dtype) for point in points],
         seconds=truths.seconds(points) if where == "regular" and dtype == "float64" else {},
     )
 
@@ -204,6 +212,10 @@ class _Truths:
         self.given = [name for name in self.names if key.get(name, True)]
         self._oracle = oracle(definition, variant)
         self._rows: dict[tuple[object, ...], list[float]] = {}
+        self._parts = [
+            node for node in nodes(*variant.outputs) if isinstance(node, Expr) and node.args
+        ]
+        self._values = Program(self._parts)
 
     def first(self, point: Mapping[str, Any]) -> list[float]:
         key = tuple(point.values())
@@ -260,6 +272,23 @@ class _Truths:
             found[0] if max(found) - min(found) <= 1e-14 * (1 + abs(found[0])) else math.nan
             for found in zip(*sides, strict=True)
         ]
+
+    def strained(self, point: Point, dtype: str) -> bool:
+        """Whether the formula as written cannot be computed there in the dtype's arithmetic.
+
+        A subexpression overflows, or underflows, or is a root of 0, whose derivative is infinite.
+        A result may be right all the same: it is reported, and not failed, where it is not.
+        """
+        least, most = RANGE["float64" if dtype == "float64" else "float32"]
+        found = self._values({symbol: mp.mpf(point[symbol.name]) for symbol in self._values.slots})
+        values = dict(zip(self._parts, found, strict=True))
+        for node, value in values.items():
+            size = abs(value)
+            if not (size == 0 or least <= size <= most):
+                return True
+            if isinstance(node, Pow) and not node.exp.is_Integer and values.get(node.base) == 0:
+                return True
+        return False
 
     def seconds(self, points: Sequence[Point]) -> dict[tuple[str, str, str], list[float]]:
         """d2 output / d leaf d leaf, as double backward must return them."""

@@ -104,7 +104,10 @@ def jvp(d_x, x, settings_scale, settings_shift, settings_squash):
 
 def vjp_jvp_settings_squash_none(needs, d_grad, d_x, grad, x, settings_scale, settings_shift):
     """The tangent of each gradient, where settings.squash = 'none'."""
-    return (d_grad * settings_scale,)
+    d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = d_grad * settings_scale
+    return (d_grad_x,)
 
 
 def vjp_jvp_settings_squash_tanh(needs, d_grad, d_x, grad, x, settings_scale, settings_shift):

@@ -3,9 +3,9 @@
 // Gaussian negative log-likelihood with a predicted log-variance (arXiv:1703.04977).
 //
 //     gaussian_nll(input, target, log_var) = log_var/2 + (input - target)**2*exp(-log_var)/2
-//     grad input = grad*(input - target)*exp(-log_var)
-//     grad target = grad*(-input + target)*exp(-log_var)
-//     grad log_var = grad*(-(input - target)**2*exp(-log_var) + 1)/2
+//     grad input = grad*times_exp(2*(input - target), -log_var)/2
+//     grad target = grad*times_exp(2*(-input + target), -log_var)/2
+//     grad log_var = grad*(1 - times_exp((input - target)**2, -log_var))/2
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -23,19 +23,26 @@ namespace autofn_gaussian_nll {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+template <typename T> AUTOFN_FN T times_exp(T v, T u) {
+  const T half = std::exp(T(0.5) * u);
+  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+}
+
 template <typename T> AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(0.5) * (log_var + square(input - target) * std::exp(-log_var));
+  return T(0.5) * (log_var + times_exp(square(input - target), -log_var));
 }
 
 template <typename T>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T e0 = std::exp(-log_var);
-  const T v1 = v0 * (e0 * grad);
-  grad_input = v1;
-  grad_target = -v1;
-  grad_log_var = T(0.5) * grad * (T(1) - e0 * square(v0));
+  const T v1 = -log_var;
+  const T v2 = T(0.5) * grad;
+  const T v3 = T(2) * v0;
+  grad_input = v2 * times_exp(v3, v1);
+  grad_target = v2 * times_exp(-v3, v1);
+  grad_log_var = v2 * (T(1) - times_exp(square(v0), v1));
 }
 
 }  // namespace autofn_gaussian_nll

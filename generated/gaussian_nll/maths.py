@@ -2,9 +2,9 @@
 """Gaussian negative log-likelihood with a predicted log-variance (arXiv:1703.04977).
 
     gaussian_nll(input, target, log_var) = log_var/2 + (input - target)**2*exp(-log_var)/2
-    grad input = grad*(input - target)*exp(-log_var)
-    grad target = grad*(-input + target)*exp(-log_var)
-    grad log_var = grad*(-(input - target)**2*exp(-log_var) + 1)/2
+    grad input = grad*times_exp(2*(input - target), -log_var)/2
+    grad target = grad*times_exp(2*(-input + target), -log_var)/2
+    grad log_var = grad*(1 - times_exp((input - target)**2, -log_var))/2
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -14,137 +14,153 @@ import torch
 from ._runtime import add
 
 
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
+
+
 def forward(input_, target, log_var):
     """The formula."""
-    return 0.5 * (log_var + (input_ - target)**2 * torch.exp(-log_var))
+    return 0.5 * (log_var + _times_exp((input_ - target)**2, -log_var))
 
 
 def vjp(needs, grad, input_, target, log_var):
     """The gradient of each input, where `needs` asks for it."""
     v0 = input_ - target
-    e0 = torch.exp(-log_var)
+    v1 = -log_var
+    v2 = 0.5 * grad
     grad_input = grad_target = grad_log_var = None
     if needs[0] or needs[1]:
-        v1 = v0 * (e0 * grad)
+        v3 = 2 * v0
     if needs[0]:
-        grad_input = v1
+        grad_input = v2 * _times_exp(v3, v1)
     if needs[1]:
-        grad_target = -v1
+        grad_target = v2 * _times_exp(-v3, v1)
     if needs[2]:
-        grad_log_var = 0.5 * grad * (1 - e0 * v0**2)
+        grad_log_var = v2 * (1 - _times_exp(v0**2, v1))
     return grad_input, grad_target, grad_log_var
 
 
 def double_vjp(needs, d_input_, d_target, d_log_var, grad, input_, target, log_var):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    e0 = torch.exp(-log_var)
+    v1 = -log_var
     v0 = input_ - target
+    v2 = 2 * v0
     grad_grad = grad_input = grad_target = grad_log_var = None
-    if d_input_ is not None:
-        v1 = e0 * d_input_
-    if d_target is not None:
-        v4 = e0 * d_target
+    if (needs[1] or needs[2]) and (d_input_ is not None or d_target is not None):
+        v9 = grad * torch.exp(v1)
+    if (needs[0] or needs[1] or needs[3]) and (d_input_ is not None or d_log_var is not None):
+        v3 = 0.5 * _times_exp(v2, v1)
     if (needs[0] or needs[2] or needs[3]) and (d_target is not None or d_log_var is not None):
-        v3 = -v0
+        v5 = 0.5 * _times_exp(-v2, v1)
     if (needs[0] or needs[3]) and d_input_ is not None:
-        v2 = v0 * v1
+        v4 = v3 * d_input_
     if (needs[0] or needs[3]) and d_target is not None:
-        v5 = v3 * v4
+        v6 = v5 * d_target
     if (needs[0] or needs[3]) and d_log_var is not None:
-        v6 = e0 * v0**2
-        v7 = 0.5 * d_log_var
+        v7 = _times_exp(v0**2, v1)
+        v8 = 0.5 * d_log_var
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v8 = v1 * grad
+        v10 = d_input_ * v9
     if (needs[1] or needs[2]) and d_target is not None:
-        v9 = v4 * grad
+        v11 = d_target * v9
     if (needs[1] or needs[2]) and d_log_var is not None:
-        v10 = grad * (e0 * d_log_var)
+        v12 = d_log_var * grad
     if needs[0] and d_input_ is not None:
-        grad_grad = v2
+        grad_grad = v4
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, v5)
+        grad_grad = add(grad_grad, v6)
     if needs[0] and d_log_var is not None:
-        grad_grad = add(grad_grad, v7 * (1 - v6))
+        grad_grad = add(grad_grad, v8 * (1 - v7))
     if needs[1] and d_input_ is not None:
-        grad_input = v8
+        grad_input = v10
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, -v9)
+        grad_input = add(grad_input, -v11)
     if needs[1] and d_log_var is not None:
-        grad_input = add(grad_input, -v0 * v10)
+        grad_input = add(grad_input, -v3 * v12)
     if needs[2] and d_input_ is not None:
-        grad_target = -v8
+        grad_target = -v10
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v9)
+        grad_target = add(grad_target, v11)
     if needs[2] and d_log_var is not None:
-        grad_target = add(grad_target, -v3 * v10)
+        grad_target = add(grad_target, -v5 * v12)
     if needs[3] and d_input_ is not None:
-        grad_log_var = -v2 * grad
+        grad_log_var = -v4 * grad
     if needs[3] and d_target is not None:
-        grad_log_var = add(grad_log_var, -v5 * grad)
+        grad_log_var = add(grad_log_var, -v6 * grad)
     if needs[3] and d_log_var is not None:
-        grad_log_var = add(grad_log_var, grad * (v6 * v7))
+        grad_log_var = add(grad_log_var, grad * (v7 * v8))
     return grad_grad, grad_input, grad_target, grad_log_var
 
 
 def jvp(d_input_, d_target, d_log_var, input_, target, log_var):
     """The tangent of each output."""
-    e0 = torch.exp(-log_var)
     v0 = input_ - target
+    v1 = -log_var
     d_out = None
     if d_input_ is not None or d_target is not None:
-        v1 = e0 * v0
+        v2 = 2 * v0
     if d_input_ is not None:
-        d_out = v1 * d_input_
+        d_out = 0.5 * d_input_ * _times_exp(v2, v1)
     if d_target is not None:
-        d_out = add(d_out, -v1 * d_target)
+        d_out = add(d_out, 0.5 * d_target * _times_exp(-v2, v1))
     if d_log_var is not None:
-        d_out = add(d_out, 0.5 * d_log_var * (1 - e0 * v0**2))
+        d_out = add(d_out, 0.5 * d_log_var * (1 - _times_exp(v0**2, v1)))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_input_, d_target, d_log_var, grad, input_, target, log_var):
     """The tangent of each gradient."""
-    e0 = torch.exp(-log_var)
+    v1 = -log_var
     v0 = input_ - target
+    v2 = 2 * v0
     d_grad_input = d_grad_target = d_grad_log_var = None
-    if d_input_ is not None or d_target is not None or d_log_var is not None:
-        v2 = e0 * grad
-    if d_input_ is not None:
-        v3 = v2 * d_input_
-    if d_target is not None:
-        v4 = v2 * d_target
+    if d_log_var is not None or d_input_ is not None or d_target is not None:
+        v8 = 0.5 * grad
+    if (needs[0] or needs[1]) and (d_input_ is not None or d_target is not None):
+        v5 = grad * torch.exp(v1)
+    if (needs[0] or needs[2]) and (
+        d_grad is not None or d_log_var is not None or d_input_ is not None
+    ):
+        v3 = _times_exp(v2, v1)
+    if d_grad is not None:
+        v4 = 0.5 * d_grad
+    if d_log_var is not None:
+        v9 = v8 * d_log_var
     if (needs[1] or needs[2]) and (
         d_grad is not None or d_log_var is not None or d_target is not None
     ):
-        v6 = -v0
-    if (needs[0] or needs[1]) and d_grad is not None:
-        v1 = e0 * d_grad
-    if (needs[0] or needs[1]) and d_log_var is not None:
-        v5 = v2 * d_log_var
+        v10 = _times_exp(-v2, v1)
+    if (needs[0] or needs[1]) and d_input_ is not None:
+        v6 = v5 * d_input_
+    if (needs[0] or needs[1]) and d_target is not None:
+        v7 = v5 * d_target
     if needs[2] and (d_grad is not None or d_log_var is not None):
-        v7 = e0 * v0**2
+        v11 = _times_exp(v0**2, v1)
     if needs[0] and d_grad is not None:
-        d_grad_input = v0 * v1
+        d_grad_input = v3 * v4
     if needs[0] and d_input_ is not None:
-        d_grad_input = add(d_grad_input, v3)
+        d_grad_input = add(d_grad_input, v6)
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, -v4)
+        d_grad_input = add(d_grad_input, -v7)
     if needs[0] and d_log_var is not None:
-        d_grad_input = add(d_grad_input, -v0 * v5)
+        d_grad_input = add(d_grad_input, -v3 * v9)
     if needs[1] and d_grad is not None:
-        d_grad_target = v1 * v6
+        d_grad_target = v4 * v10
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, -v3)
+        d_grad_target = add(d_grad_target, -v6)
     if needs[1] and d_target is not None:
-        d_grad_target = add(d_grad_target, v4)
+        d_grad_target = add(d_grad_target, v7)
     if needs[1] and d_log_var is not None:
-        d_grad_target = add(d_grad_target, -v5 * v6)
+        d_grad_target = add(d_grad_target, -v9 * v10)
     if needs[2] and d_grad is not None:
-        d_grad_log_var = 0.5 * d_grad * (1 - v7)
+        d_grad_log_var = v4 * (1 - v11)
     if needs[2] and d_input_ is not None:
-        d_grad_log_var = add(d_grad_log_var, -v0 * v3)
+        d_grad_log_var = add(d_grad_log_var, -d_input_ * (v3 * v8))
     if needs[2] and d_target is not None:
-        d_grad_log_var = add(d_grad_log_var, -v4 * v6)
+        d_grad_log_var = add(d_grad_log_var, -d_target * (v8 * v10))
     if needs[2] and d_log_var is not None:
-        d_grad_log_var = add(d_grad_log_var, grad * (d_log_var * (0.5 * v7)))
+        d_grad_log_var = add(d_grad_log_var, v9 * v11)
     return d_grad_input, d_grad_target, d_grad_log_var

@@ -243,9 +243,9 @@ def gaussian_nll(
     """Gaussian negative log-likelihood with a predicted log-variance (arXiv:1703.04977).
 
         gaussian_nll(input, target, log_var) = log_var/2 + (input - target)**2*exp(-log_var)/2
-        grad input = grad*(input - target)*exp(-log_var)
-        grad target = grad*(-input + target)*exp(-log_var)
-        grad log_var = grad*(-(input - target)**2*exp(-log_var) + 1)/2
+        grad input = grad*times_exp(2*(input - target), -log_var)/2
+        grad target = grad*times_exp(2*(-input + target), -log_var)/2
+        grad log_var = grad*(1 - times_exp((input - target)**2, -log_var))/2
 
     input: tensor of any shape; tensors broadcast.
     target: tensor of any shape; tensors broadcast.
@@ -260,9 +260,9 @@ class GaussianNll(_nn.Module):
     """Gaussian negative log-likelihood with a predicted log-variance (arXiv:1703.04977).
 
         gaussian_nll(input, target, log_var) = log_var/2 + (input - target)**2*exp(-log_var)/2
-        grad input = grad*(input - target)*exp(-log_var)
-        grad target = grad*(-input + target)*exp(-log_var)
-        grad log_var = grad*(-(input - target)**2*exp(-log_var) + 1)/2
+        grad input = grad*times_exp(2*(input - target), -log_var)/2
+        grad target = grad*times_exp(2*(-input + target), -log_var)/2
+        grad log_var = grad*(1 - times_exp((input - target)**2, -log_var))/2
 
     Generated from gaussian_nll.py.
     """

@@ -37,5 +37,8 @@ def jvp(d_x, x):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = torch.where(torch.where(x <= -1, -1, x) < 1, d_grad, 0)
-    return (torch.where(x > -1, v0, 0),)
+    d_grad_x = None
+    if d_grad is not None:
+        v0 = torch.where(torch.where(x <= -1, -1, x) < 1, d_grad, 0)
+        d_grad_x = torch.where(x > -1, v0, 0)
+    return (d_grad_x,)

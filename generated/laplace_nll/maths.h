@@ -3,9 +3,9 @@
 // Laplace negative log-likelihood with a predicted log-scale (folklore).
 //
 //     laplace_nll(input, target, log_scale) = log_scale + exp(-log_scale)*Abs(input - target)
-//     grad input = grad*exp(-log_scale)*sign(input - target)
-//     grad target = -grad*exp(-log_scale)*sign(input - target)
-//     grad log_scale = grad*(1 - exp(-log_scale)*Abs(input - target))
+//     grad input = grad*times_exp(sign(input - target), -log_scale)
+//     grad target = -grad*times_exp(sign(input - target), -log_scale)
+//     grad log_scale = grad*(1 - times_exp(Abs(input - target), -log_scale))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -21,24 +21,30 @@
 
 namespace autofn_laplace_nll {
 
+// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+template <typename T> AUTOFN_FN T times_exp(T v, T u) {
+  const T half = std::exp(T(0.5) * u);
+  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+}
+
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
 template <typename T> AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return log_scale + std::exp(-log_scale) * std::fabs(input - target);
+  return log_scale + times_exp(std::fabs(input - target), -log_scale);
 }
 
 template <typename T>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T e0 = std::exp(-log_scale);
   const T v0 = input - target;
-  const T v1 = e0 * grad * sign(v0);
-  grad_input = v1;
-  grad_target = -v1;
-  grad_log_scale = grad * (T(1) - e0 * std::fabs(v0));
+  const T v1 = -log_scale;
+  const T v2 = grad * times_exp(sign(v0), v1);
+  grad_input = v2;
+  grad_target = -v2;
+  grad_log_scale = grad * (T(1) - times_exp(std::fabs(v0), v1));
 }
 
 }  // namespace autofn_laplace_nll

@@ -2,9 +2,9 @@
 """Laplace negative log-likelihood with a predicted log-scale (folklore).
 
     laplace_nll(input, target, log_scale) = log_scale + exp(-log_scale)*Abs(input - target)
-    grad input = grad*exp(-log_scale)*sign(input - target)
-    grad target = -grad*exp(-log_scale)*sign(input - target)
-    grad log_scale = grad*(1 - exp(-log_scale)*Abs(input - target))
+    grad input = grad*times_exp(sign(input - target), -log_scale)
+    grad target = -grad*times_exp(sign(input - target), -log_scale)
+    grad log_scale = grad*(1 - times_exp(Abs(input - target), -log_scale))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -14,6 +14,13 @@ import torch
 from ._runtime import add
 
 
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
+
+
 def _sign(x):
     """The sign, NaN for NaN."""
     return torch.where(torch.isnan(x), x, torch.sign(x))
@@ -21,104 +28,104 @@ def _sign(x):
 
 def forward(input_, target, log_scale):
     """The formula."""
-    return log_scale + torch.exp(-log_scale) * torch.abs(input_ - target)
+    return log_scale + _times_exp(torch.abs(input_ - target), -log_scale)
 
 
 def vjp(needs, grad, input_, target, log_scale):
     """The gradient of each input, where `needs` asks for it."""
-    e0 = torch.exp(-log_scale)
     v0 = input_ - target
+    v1 = -log_scale
     grad_input = grad_target = grad_log_scale = None
     if needs[0] or needs[1]:
-        v1 = e0 * grad * _sign(v0)
+        v2 = grad * _times_exp(_sign(v0), v1)
     if needs[0]:
-        grad_input = v1
+        grad_input = v2
     if needs[1]:
-        grad_target = -v1
+        grad_target = -v2
     if needs[2]:
-        grad_log_scale = grad * (1 - e0 * torch.abs(v0))
+        grad_log_scale = grad * (1 - _times_exp(torch.abs(v0), v1))
     return grad_input, grad_target, grad_log_scale
 
 
 def double_vjp(needs, d_input_, d_target, d_log_scale, grad, input_, target, log_scale):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    e0 = torch.exp(-log_scale)
     v0 = input_ - target
-    v1 = e0 * _sign(v0)
+    v1 = -log_scale
+    v2 = _times_exp(_sign(v0), v1)
     grad_grad = grad_input = grad_target = grad_log_scale = None
     if (needs[1] or needs[2] or needs[3]) and d_log_scale is not None:
-        v5 = d_log_scale * grad
+        v6 = d_log_scale * grad
     if (needs[0] or needs[3]) and d_input_ is not None:
-        v2 = v1 * d_input_
+        v3 = v2 * d_input_
     if (needs[0] or needs[3]) and d_target is not None:
-        v3 = v1 * d_target
+        v4 = v2 * d_target
     if (needs[0] or needs[3]) and d_log_scale is not None:
-        v4 = e0 * torch.abs(v0)
+        v5 = _times_exp(torch.abs(v0), v1)
     if (needs[1] or needs[2]) and d_log_scale is not None:
-        v6 = v1 * v5
+        v7 = v2 * v6
     if needs[0] and d_input_ is not None:
-        grad_grad = v2
+        grad_grad = v3
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, -v3)
+        grad_grad = add(grad_grad, -v4)
     if needs[0] and d_log_scale is not None:
-        grad_grad = add(grad_grad, d_log_scale * (1 - v4))
+        grad_grad = add(grad_grad, d_log_scale * (1 - v5))
     if needs[1] and d_log_scale is not None:
-        grad_input = -v6
+        grad_input = -v7
     if needs[2] and d_log_scale is not None:
-        grad_target = v6
+        grad_target = v7
     if needs[3] and d_input_ is not None:
-        grad_log_scale = -v2 * grad
+        grad_log_scale = -v3 * grad
     if needs[3] and d_target is not None:
-        grad_log_scale = add(grad_log_scale, v3 * grad)
+        grad_log_scale = add(grad_log_scale, v4 * grad)
     if needs[3] and d_log_scale is not None:
-        grad_log_scale = add(grad_log_scale, v4 * v5)
+        grad_log_scale = add(grad_log_scale, v5 * v6)
     return grad_grad, grad_input, grad_target, grad_log_scale
 
 
 def jvp(d_input_, d_target, d_log_scale, input_, target, log_scale):
     """The tangent of each output."""
-    e0 = torch.exp(-log_scale)
     v0 = input_ - target
+    v1 = -log_scale
     d_out = None
     if d_input_ is not None or d_target is not None:
-        v1 = e0 * _sign(v0)
+        v2 = _times_exp(_sign(v0), v1)
     if d_input_ is not None:
-        d_out = v1 * d_input_
+        d_out = v2 * d_input_
     if d_target is not None:
-        d_out = add(d_out, -v1 * d_target)
+        d_out = add(d_out, -v2 * d_target)
     if d_log_scale is not None:
-        d_out = add(d_out, d_log_scale * (1 - e0 * torch.abs(v0)))
+        d_out = add(d_out, d_log_scale * (1 - _times_exp(torch.abs(v0), v1)))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_input_, d_target, d_log_scale, grad, input_, target, log_scale):
     """The tangent of each gradient."""
-    e0 = torch.exp(-log_scale)
     v0 = input_ - target
-    v1 = e0 * _sign(v0)
+    v1 = -log_scale
+    v2 = _times_exp(_sign(v0), v1)
     d_grad_input = d_grad_target = d_grad_log_scale = None
     if d_log_scale is not None or d_input_ is not None or d_target is not None:
-        v3 = v1 * grad
+        v4 = v2 * grad
     if (needs[0] or needs[1]) and d_grad is not None:
-        v2 = v1 * d_grad
+        v3 = v2 * d_grad
     if (needs[0] or needs[1]) and d_log_scale is not None:
-        v4 = v3 * d_log_scale
+        v5 = v4 * d_log_scale
     if needs[2] and (d_grad is not None or d_log_scale is not None):
-        v5 = e0 * torch.abs(v0)
+        v6 = _times_exp(torch.abs(v0), v1)
     if needs[0] and d_grad is not None:
-        d_grad_input = v2
+        d_grad_input = v3
     if needs[0] and d_log_scale is not None:
-        d_grad_input = add(d_grad_input, -v4)
+        d_grad_input = add(d_grad_input, -v5)
     if needs[1] and d_grad is not None:
-        d_grad_target = -v2
+        d_grad_target = -v3
     if needs[1] and d_log_scale is not None:
-        d_grad_target = add(d_grad_target, v4)
+        d_grad_target = add(d_grad_target, v5)
     if needs[2] and d_grad is not None:
-        d_grad_log_scale = d_grad * (1 - v5)
+        d_grad_log_scale = d_grad * (1 - v6)
     if needs[2] and d_input_ is not None:
-        d_grad_log_scale = add(d_grad_log_scale, -v3 * d_input_)
+        d_grad_log_scale = add(d_grad_log_scale, -v4 * d_input_)
     if needs[2] and d_target is not None:
-        d_grad_log_scale = add(d_grad_log_scale, v3 * d_target)
+        d_grad_log_scale = add(d_grad_log_scale, v4 * d_target)
     if needs[2] and d_log_scale is not None:
-        d_grad_log_scale = add(d_grad_log_scale, grad * (d_log_scale * v5))
+        d_grad_log_scale = add(d_grad_log_scale, grad * (d_log_scale * v6))
     return d_grad_input, d_grad_target, d_grad_log_scale

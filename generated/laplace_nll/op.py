@@ -243,9 +243,9 @@ def laplace_nll(
     """Laplace negative log-likelihood with a predicted log-scale (folklore).
 
         laplace_nll(input, target, log_scale) = log_scale + exp(-log_scale)*Abs(input - target)
-        grad input = grad*exp(-log_scale)*sign(input - target)
-        grad target = -grad*exp(-log_scale)*sign(input - target)
-        grad log_scale = grad*(1 - exp(-log_scale)*Abs(input - target))
+        grad input = grad*times_exp(sign(input - target), -log_scale)
+        grad target = -grad*times_exp(sign(input - target), -log_scale)
+        grad log_scale = grad*(1 - times_exp(Abs(input - target), -log_scale))
 
     input: tensor of any shape; tensors broadcast.
     target: tensor of any shape; tensors broadcast.
@@ -260,9 +260,9 @@ class LaplaceNll(_nn.Module):
     """Laplace negative log-likelihood with a predicted log-scale (folklore).
 
         laplace_nll(input, target, log_scale) = log_scale + exp(-log_scale)*Abs(input - target)
-        grad input = grad*exp(-log_scale)*sign(input - target)
-        grad target = -grad*exp(-log_scale)*sign(input - target)
-        grad log_scale = grad*(1 - exp(-log_scale)*Abs(input - target))
+        grad input = grad*times_exp(sign(input - target), -log_scale)
+        grad target = -grad*times_exp(sign(input - target), -log_scale)
+        grad log_scale = grad*(1 - times_exp(Abs(input - target), -log_scale))
 
     Generated from laplace_nll.py.
     """

@@ -37,4 +37,7 @@ def jvp(d_x, x, alpha):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, alpha):
     """The tangent of each gradient."""
-    return (d_grad * torch.where(x > 0, scalar(1, grad), alpha),)
+    d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = d_grad * torch.where(x > 0, scalar(1, grad), alpha)
+    return (d_grad_x,)

@@ -85,17 +85,18 @@ def jvp(d_input_, d_target, input_, target, quantile):
 
 def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, quantile):
     """The tangent of each gradient."""
-    v0 = target - input_
-    v1 = v0 * quantile
-    v2 = quantile - 1
-    v3 = v0 * v2
-    c0 = v1 == v3
-    v4 = torch.where(c0, scalar(0.5 * quantile, grad), 0)
-    v5 = torch.where(v1 > v3, quantile, v4)
-    v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, grad), 0))
     d_grad_input = d_grad_target = None
-    if needs[0]:
+    if d_grad is not None:
+        v0 = target - input_
+        v1 = v0 * quantile
+        v2 = quantile - 1
+        v3 = v0 * v2
+        c0 = v1 == v3
+        v4 = torch.where(c0, scalar(0.5 * quantile, grad), 0)
+        v5 = torch.where(v1 > v3, quantile, v4)
+        v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, grad), 0))
+    if needs[0] and d_grad is not None:
         d_grad_input = d_grad * (-v6 - v5)
-    if needs[1]:
+    if needs[1] and d_grad is not None:
         d_grad_target = d_grad * (v5 + v6)
     return d_grad_input, d_grad_target

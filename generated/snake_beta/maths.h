@@ -3,9 +3,11 @@
 // SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 //
 //     snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-//     grad x = grad*(1 + 2*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9))
-//     grad alpha = 2*grad*x*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9)
-//     grad beta = -grad*exp(beta)*sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)**2
+//     grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
+//         alpha)/(exp(beta) + 1.0e-9))
+//     grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
+//         alpha)/(exp(beta) + 1.0e-9)
+//     grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -23,22 +25,27 @@ namespace autofn_snake_beta {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+template <typename T> AUTOFN_FN T times_exp(T v, T u) {
+  const T half = std::exp(T(0.5) * u);
+  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+}
+
 template <typename T> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  return x + square(std::sin(x * std::exp(alpha))) / (std::exp(beta) + T(1e-09));
+  return x + square(std::sin(times_exp(x, alpha))) / (std::exp(beta) + T(1e-09));
 }
 
 template <typename T>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T e0 = std::exp(alpha);
-  const T e1 = std::exp(beta);
-  const T v0 = e1 + T(1e-09);
-  const T v1 = e0 * x;
-  const T sn0 = std::sin(v1);
-  const T v2 = T(2) * sn0 * std::cos(v1) / v0;
-  grad_x = grad * (e0 * v2 + T(1));
-  grad_alpha = grad * (v1 * v2);
-  grad_beta = -grad * (e1 * square(sn0)) / square(v0);
+  const T v0 = times_exp(x, alpha);
+  const T sn0 = std::sin(v0);
+  const T v1 = sn0 * std::cos(v0);
+  const T v2 = std::exp(beta) + T(1e-09);
+  const T v3 = T(2) / v2;
+  grad_x = grad * (v3 * times_exp(v1, alpha) + T(1));
+  grad_alpha = grad * (v3 * (v0 * v1));
+  grad_beta = -grad * times_exp(square(sn0), beta) / square(v2);
 }
 
 }  // namespace autofn_snake_beta

@@ -2,9 +2,11 @@
 """SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 
     snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-    grad x = grad*(1 + 2*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9))
-    grad alpha = 2*grad*x*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9)
-    grad beta = -grad*exp(beta)*sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)**2
+    grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
+        alpha)/(exp(beta) + 1.0e-9))
+    grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
+        alpha)/(exp(beta) + 1.0e-9)
+    grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -14,178 +16,178 @@ import torch
 from ._runtime import add
 
 
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
+
+
 def forward(x, alpha, beta):
     """The formula."""
-    return x + torch.sin(x * torch.exp(alpha))**2 / (torch.exp(beta) + 1e-09)
+    return x + torch.sin(_times_exp(x, alpha))**2 / (torch.exp(beta) + 1e-09)
 
 
 def vjp(needs, grad, x, alpha, beta):
     """The gradient of each input, where `needs` asks for it."""
-    e0 = torch.exp(alpha)
-    e1 = torch.exp(beta)
-    v0 = e1 + 1e-09
-    v1 = e0 * x
-    sn0 = torch.sin(v1)
+    v0 = _times_exp(x, alpha)
+    sn0 = torch.sin(v0)
+    v2 = torch.exp(beta) + 1e-09
     grad_x = grad_alpha = grad_beta = None
     if needs[0] or needs[1]:
-        v2 = 2 * sn0 * torch.cos(v1) / v0
+        v1 = sn0 * torch.cos(v0)
+        v3 = 2 / v2
     if needs[0]:
-        grad_x = grad * (e0 * v2 + 1)
+        grad_x = grad * (v3 * _times_exp(v1, alpha) + 1)
     if needs[1]:
-        grad_alpha = grad * (v1 * v2)
+        grad_alpha = grad * (v3 * (v0 * v1))
     if needs[2]:
-        grad_beta = -grad * (e1 * sn0**2) / v0**2
+        grad_beta = -grad * _times_exp(sn0**2, beta) / v2**2
     return grad_x, grad_alpha, grad_beta
 
 
 def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    e0 = torch.exp(alpha)
-    v0 = e0 * x
+    v0 = _times_exp(x, alpha)
     sn0 = torch.sin(v0)
-    e1 = torch.exp(beta)
-    v2 = e1 + 1e-09
+    e0 = torch.exp(beta)
+    v3 = e0 + 1e-09
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
-    v3 = 1 / v2
+    v4 = 2 * (1 / v3)
+    v6 = sn0**2
+    v8 = 1 / v3**2
+    v2 = _times_exp(v1, alpha)
     grad_grad = grad_x = grad_alpha = grad_beta = None
-    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v4 = 2 * v3
-    v7 = sn0**2
-    v8 = e1 / v2**2
     if d_beta is not None:
         v9 = v8 * d_beta
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v11 = cs0**2
-    if needs[1] or needs[2] or needs[3]:
-        v16 = 2 * v1
-    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v5 = e0 * v4
-    if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v12 = d_x * grad
-    if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
-        v13 = v1 + v0 * v11 - v0 * v7
-    if (needs[1] or needs[2] or needs[3]) and d_alpha is not None:
-        v15 = grad * d_alpha
-    if (needs[0] or needs[2]) and d_alpha is not None:
-        v6 = v0 * v4
+        v10 = cs0**2
+        v11 = v4 * grad
+    if (needs[0] or needs[2] or needs[3]) and (d_alpha is not None or d_beta is not None):
+        v5 = v0 * v1
+    if (needs[1] or needs[2] or needs[3]) and d_beta is not None:
+        v16 = v9 * grad
     if (needs[0] or needs[3]) and d_beta is not None:
-        v10 = v7 * v9
-    if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
-        v14 = v5 * v13
-    if (needs[1] or needs[3]) and (d_beta is not None or d_x is not None):
-        v17 = e0 * v16
-    if (needs[1] or needs[2]) and d_beta is not None:
-        v18 = v9 * grad
+        v7 = _times_exp(v6, beta)
+    if (needs[1] or needs[2]) and d_x is not None:
+        v12 = v11 * d_x
+    if (needs[1] or needs[2]) and d_alpha is not None:
+        v13 = v0 * v10
+        v14 = v0 * v6
+        v15 = v11 * d_alpha
     if (needs[2] or needs[3]) and (d_beta is not None or d_alpha is not None):
-        v19 = v0 * v16
+        v17 = 2 * _times_exp(v5, beta)
+    if needs[3] and (d_x is not None or d_alpha is not None):
+        v18 = v8 * grad
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (v1 * v5 + 1)
+        grad_grad = d_x * (v2 * v4 + 1)
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, d_alpha * (v1 * v6))
+        grad_grad = add(grad_grad, d_alpha * (v4 * v5))
     if needs[0] and d_beta is not None:
-        grad_grad = add(grad_grad, -v10)
+        grad_grad = add(grad_grad, -v7 * v9)
     if needs[1] and d_x is not None:
-        grad_x = v4 * v12 * (v11 - v7) * torch.exp(2 * alpha)
+        grad_x = v12 * _times_exp(_times_exp(v10, alpha) - _times_exp(v6, alpha), alpha)
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, v14 * v15)
+        grad_x = add(grad_x, v15 * (v2 + _times_exp(v13, alpha) - _times_exp(v14, alpha)))
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, -v17 * v18)
+        grad_x = add(grad_x, -e0 * (v2 * (2 * v16)))
     if needs[2] and d_x is not None:
-        grad_alpha = v12 * v14
+        grad_alpha = v12 * (v2 + _times_exp(v0 * (v10 - v6), alpha))
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(grad_alpha, v15 * (v6 * v13))
+        grad_alpha = add(grad_alpha, v0 * v15 * (v1 + v13 - v14))
     if needs[2] and d_beta is not None:
-        grad_alpha = add(grad_alpha, -v18 * v19)
+        grad_alpha = add(grad_alpha, -v16 * v17)
     if needs[3] and d_x is not None:
-        grad_beta = -v17 * (v8 * v12)
+        grad_beta = -d_x * (2 * v18) * _times_exp(v2, beta)
     if needs[3] and d_alpha is not None:
-        grad_beta = add(grad_beta, -v19 * (v8 * v15))
+        grad_beta = add(grad_beta, -d_alpha * (v17 * v18))
     if needs[3] and d_beta is not None:
-        grad_beta = add(grad_beta, v10 * grad * (v3 * (2 * e1) - 1))
+        grad_beta = add(grad_beta, v16 * (v4 * _times_exp(v7, beta) - v7))
     return grad_grad, grad_x, grad_alpha, grad_beta
 
 
 def jvp(d_x, d_alpha, d_beta, x, alpha, beta):
     """The tangent of each output."""
-    e0 = torch.exp(alpha)
-    e1 = torch.exp(beta)
-    v0 = e1 + 1e-09
-    v1 = e0 * x
-    sn0 = torch.sin(v1)
+    v0 = _times_exp(x, alpha)
+    sn0 = torch.sin(v0)
+    v2 = torch.exp(beta) + 1e-09
     d_out = None
     if d_x is not None or d_alpha is not None:
-        v2 = 2 * sn0 * torch.cos(v1) / v0
+        v1 = sn0 * torch.cos(v0)
+        v3 = 2 / v2
     if d_x is not None:
-        d_out = d_x * (e0 * v2 + 1)
+        d_out = d_x * (v3 * _times_exp(v1, alpha) + 1)
     if d_alpha is not None:
-        d_out = add(d_out, v1 * v2 * d_alpha)
+        d_out = add(d_out, v3 * (v0 * v1) * d_alpha)
     if d_beta is not None:
-        d_out = add(d_out, -e1 * sn0**2 * d_beta / v0**2)
+        d_out = add(d_out, -d_beta * _times_exp(sn0**2, beta) / v2**2)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The tangent of each gradient."""
-    e0 = torch.exp(alpha)
-    v0 = e0 * x
+    v0 = _times_exp(x, alpha)
     sn0 = torch.sin(v0)
-    e1 = torch.exp(beta)
-    v2 = e1 + 1e-09
+    e0 = torch.exp(beta)
+    v3 = e0 + 1e-09
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
-    v3 = 1 / v2
+    v4 = 2 * (1 / v3)
+    v5 = sn0**2
+    v10 = 1 / v3**2
+    v2 = _times_exp(v1, alpha)
     d_grad_x = d_grad_alpha = d_grad_beta = None
-    if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_alpha is not None):
-        v4 = 2 * v3
-    v6 = sn0**2
-    v13 = e1 / v2**2
-    if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
-        v7 = cs0**2
     if d_beta is not None or d_x is not None or d_alpha is not None:
-        v14 = v1 * (2 * v13)
-    if (needs[0] or needs[1]) and (d_grad is not None or d_alpha is not None or d_x is not None):
-        v5 = e0 * v4
-    if d_x is not None:
-        v8 = d_x * grad
-    if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
-        v9 = v1 + v0 * v7 - v0 * v6
-    if d_alpha is not None:
-        v11 = grad * d_alpha
+        v11 = grad * v10
+    if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
+        v6 = cs0**2
+        v7 = v4 * grad
     if d_beta is not None:
-        v12 = grad * d_beta
-    if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
-        v10 = v5 * v9
-    if (needs[0] or needs[2]) and (d_beta is not None or d_x is not None):
-        v15 = e0 * v14
-    if needs[1] and (d_grad is not None or d_alpha is not None):
-        v16 = v0 * v4
+        v12 = v11 * d_beta
+    if (needs[1] or needs[2]) and (d_grad is not None or d_beta is not None or d_alpha is not None):
+        v14 = v0 * v1
+    if (needs[0] or needs[1]) and d_x is not None:
+        v8 = v7 * d_x
+    if (needs[0] or needs[1]) and d_alpha is not None:
+        v9 = v7 * d_alpha
+    if (needs[0] or needs[1]) and d_beta is not None:
+        v13 = 2 * v12
+    if needs[1] and (d_x is not None or d_alpha is not None):
+        v15 = v0 * v6
+        v16 = v0 * v5
     if (needs[1] or needs[2]) and (d_beta is not None or d_alpha is not None):
-        v17 = v0 * v14
+        v17 = _times_exp(v14, beta)
     if needs[2] and (d_grad is not None or d_beta is not None):
-        v18 = v6 * v13
+        v18 = _times_exp(v5, beta)
+    if needs[2] and (d_x is not None or d_alpha is not None):
+        v19 = 2 * v11
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * (v1 * v5 + 1)
+        d_grad_x = d_grad * (v2 * v4 + 1)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v4 * v8 * (v7 - v6) * torch.exp(2 * alpha))
+        d_grad_x = add(
+            d_grad_x, v8 * _times_exp(_times_exp(v6, alpha) - _times_exp(v5, alpha), alpha)
+        )
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, v10 * v11)
+        d_grad_x = add(d_grad_x, v9 * (v2 + _times_exp(v0 * (v6 - v5), alpha)))
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, -v12 * v15)
+        d_grad_x = add(d_grad_x, -v13 * _times_exp(v2, beta))
     if needs[1] and d_grad is not None:
-        d_grad_alpha = d_grad * (v1 * v16)
+        d_grad_alpha = d_grad * (v4 * v14)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, v8 * v10)
+        d_grad_alpha = add(
+            d_grad_alpha, v8 * (v2 + _times_exp(v15, alpha) - _times_exp(v16, alpha))
+        )
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(d_grad_alpha, v16 * (v9 * v11))
+        d_grad_alpha = add(d_grad_alpha, v0 * v9 * (v1 + v15 - v16))
     if needs[1] and d_beta is not None:
-        d_grad_alpha = add(d_grad_alpha, -v12 * v17)
+        d_grad_alpha = add(d_grad_alpha, -v13 * v17)
     if needs[2] and d_grad is not None:
-        d_grad_beta = -v18 * d_grad
+        d_grad_beta = -d_grad * (v10 * v18)
     if needs[2] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, -v8 * v15)
+        d_grad_beta = add(d_grad_beta, -d_x * (e0 * (v2 * v19)))
     if needs[2] and d_alpha is not None:
-        d_grad_beta = add(d_grad_beta, -v11 * v17)
+        d_grad_beta = add(d_grad_beta, -d_alpha * (v17 * v19))
     if needs[2] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, v12 * v18 * (v3 * (2 * e1) - 1))
+        d_grad_beta = add(d_grad_beta, v12 * (v4 * _times_exp(v18, beta) - v18))
     return d_grad_x, d_grad_alpha, d_grad_beta

@@ -258,9 +258,11 @@ def snake_beta(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     The log-scale form of NVIDIA/BigVGAN, whose divisor has 1e-9 added.
 
         snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-        grad x = grad*(1 + 2*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9))
-        grad alpha = 2*grad*x*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9)
-        grad beta = -grad*exp(beta)*sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)**2
+        grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
+            alpha)/(exp(beta) + 1.0e-9))
+        grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
+            alpha)/(exp(beta) + 1.0e-9)
+        grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
     x: tensor of any shape; tensors broadcast.
     alpha: 1-D tensor along dimension 1 of the result, or of one element.
@@ -274,9 +276,11 @@ class SnakeBeta(_nn.Module):
     """SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 
         snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-        grad x = grad*(1 + 2*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9))
-        grad alpha = 2*grad*x*exp(alpha)*sin(x*exp(alpha))*cos(x*exp(alpha))/(exp(beta) + 1.0e-9)
-        grad beta = -grad*exp(beta)*sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)**2
+        grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
+            alpha)/(exp(beta) + 1.0e-9))
+        grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
+            alpha)/(exp(beta) + 1.0e-9)
+        grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
     alpha: learnable, of shape (num_channels,); starts at 0.0.
     beta: learnable, of shape (num_channels,); starts at 0.0.

@@ -37,4 +37,7 @@ def jvp(d_x, x, lambd):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, lambd):
     """The tangent of each gradient."""
-    return (torch.where((lambd < x) | (lambd < -x), d_grad, 0),)
+    d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = torch.where((lambd < x) | (lambd < -x), d_grad, 0)
+    return (d_grad_x,)

@@ -3,7 +3,7 @@
 // TanhExp, also known as TeLU: x * tanh(exp(x)) (arXiv:2003.09855; arXiv:2412.20269).
 //
 //     tanh_exp(x) = x*tanh(exp(x))
-//     grad x = grad*(x*exp(x)*sech2(exp(x)) + tanh(exp(x)))
+//     grad x = grad*(tanh(exp(x)) + times_exp(x*sech2(exp(x)), x))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -19,6 +19,12 @@
 
 namespace autofn_tanh_exp {
 
+// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+template <typename T> AUTOFN_FN T times_exp(T v, T u) {
+  const T half = std::exp(T(0.5) * u);
+  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+}
+
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
   const T e = std::exp(T(-2) * std::fabs(x));
@@ -31,7 +37,7 @@ template <typename T> AUTOFN_FN T tanh_exp_forward(T x) {
 
 template <typename T> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
   const T e0 = std::exp(x);
-  return grad * (x * e0 * sech2(e0) + std::tanh(e0));
+  return grad * (std::tanh(e0) + times_exp(x * sech2(e0), x));
 }
 
 }  // namespace autofn_tanh_exp

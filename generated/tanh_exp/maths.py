@@ -2,7 +2,7 @@
 """TanhExp, also known as TeLU: x * tanh(exp(x)) (arXiv:2003.09855; arXiv:2412.20269).
 
     tanh_exp(x) = x*tanh(exp(x))
-    grad x = grad*(x*exp(x)*sech2(exp(x)) + tanh(exp(x)))
+    grad x = grad*(tanh(exp(x)) + times_exp(x*sech2(exp(x)), x))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -10,6 +10,13 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 import torch
 
 from ._runtime import add
+
+
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
 
 
 def _sech2(x):
@@ -25,7 +32,7 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     e0 = torch.exp(x)
-    return (grad * (x * e0 * _sech2(e0) + torch.tanh(e0)),)
+    return (grad * (torch.tanh(e0) + _times_exp(x * _sech2(e0), x)),)
 
 
 def double_vjp(needs, d_x, grad, x):
@@ -33,19 +40,21 @@ def double_vjp(needs, d_x, grad, x):
     e0 = torch.exp(x)
     t0 = torch.tanh(e0)
     v0 = _sech2(e0)
-    v1 = x * e0
+    v1 = x * v0
+    v2 = _times_exp(v1, x)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + v0 * v1)
+        grad_grad = d_x * (t0 + v2)
     if needs[1]:
-        grad_x = d_x * (e0 * v0) * grad * (x + 2 - v1 * (2 * t0))
+        v3 = v2 + _times_exp(v0, x) + _times_exp(v0 - 2 * _times_exp(t0 * v1, x), x)
+        grad_x = d_x * grad * v3
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     e0 = torch.exp(x)
-    return d_x * (x * e0 * _sech2(e0) + torch.tanh(e0))
+    return d_x * (torch.tanh(e0) + _times_exp(x * _sech2(e0), x))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
@@ -53,10 +62,12 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     e0 = torch.exp(x)
     t0 = torch.tanh(e0)
     v0 = _sech2(e0)
-    v1 = x * e0
+    v1 = x * v0
+    v2 = _times_exp(v1, x)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (t0 + v0 * v1)
+        d_grad_x = d_grad * (t0 + v2)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, e0 * v0 * d_x * grad * (x + 2 - v1 * (2 * t0)))
+        v3 = v2 + _times_exp(v0, x) + _times_exp(v0 - 2 * _times_exp(t0 * v1, x), x)
+        d_grad_x = add(d_grad_x, d_x * grad * v3)
     return (d_grad_x,)

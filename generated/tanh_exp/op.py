@@ -227,7 +227,7 @@ def tanh_exp(x: Tensor) -> Tensor:
     """TanhExp, also known as TeLU: x * tanh(exp(x)) (arXiv:2003.09855; arXiv:2412.20269).
 
         tanh_exp(x) = x*tanh(exp(x))
-        grad x = grad*(x*exp(x)*sech2(exp(x)) + tanh(exp(x)))
+        grad x = grad*(tanh(exp(x)) + times_exp(x*sech2(exp(x)), x))
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -239,7 +239,7 @@ class TanhExp(_nn.Module):
     """TanhExp, also known as TeLU: x * tanh(exp(x)) (arXiv:2003.09855; arXiv:2412.20269).
 
         tanh_exp(x) = x*tanh(exp(x))
-        grad x = grad*(x*exp(x)*sech2(exp(x)) + tanh(exp(x)))
+        grad x = grad*(tanh(exp(x)) + times_exp(x*sech2(exp(x)), x))
 
     Generated from tanh_exp.py.
     """

@@ -35,4 +35,7 @@ def jvp(d_x, x, threshold, value):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, threshold, value):
     """The tangent of each gradient."""
-    return (torch.where(threshold < x, d_grad, 0),)
+    d_grad_x = None
+    if d_grad is not None:
+        d_grad_x = torch.where(threshold < x, d_grad, 0)
+    return (d_grad_x,)

@@ -12,6 +12,13 @@ import torch
 from ._runtime import add
 
 
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
+
+
 def forward(x):
     """The formula."""
     return torch.exp(x)
@@ -26,12 +33,13 @@ def vjp(needs, grad, x):
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.where(x <= -15, -15, x)
-    v1 = d_x * torch.exp(torch.where(v0 >= 15, 15, v0))
+    v1 = torch.where(v0 >= 15, 15, v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v1
+        grad_grad = d_x * torch.exp(v1)
     if needs[1]:
-        grad_x = torch.where(x > -15, torch.where(v0 < 15, v1 * grad, 0), 0)
+        v2 = _times_exp(torch.where(x > -15, (v0 < 15).to(grad.dtype), 0), v1)
+        grad_x = d_x * grad * v2
     return grad_grad, grad_x
 
 
@@ -44,10 +52,11 @@ def jvp(d_x, x):
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = torch.where(x <= -15, -15, x)
-    e0 = torch.exp(torch.where(v0 >= 15, 15, v0))
+    v1 = torch.where(v0 >= 15, 15, v0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = e0 * d_grad
+        d_grad_x = d_grad * torch.exp(v1)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, torch.where(x > -15, torch.where(v0 < 15, e0 * d_x * grad, 0), 0))
+        v2 = _times_exp(torch.where(x > -15, (v0 < 15).to(grad.dtype), 0), v1)
+        d_grad_x = add(d_grad_x, d_x * grad * v2)
     return (d_grad_x,)

@@ -6,7 +6,7 @@
 //         0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
 //         1))*(exp(Min(eps, x)) - 1), True))
 //     grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-//         softplus(alpha_n))*Piecewise((1, x < eps), (0, True))*exp(Min(eps, x)) -
+//         softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
 //         softplus(alpha_n), True))
 //     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
 //     grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -27,6 +27,12 @@
 namespace autofn_xielu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+template <typename T> AUTOFN_FN T times_exp(T v, T u) {
+  const T half = std::exp(T(0.5) * u);
+  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+}
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
@@ -52,7 +58,7 @@ AUTOFN_FN void xielu_backward(
   const bool c0 = x > T(0);
   const T sp0 = softplus(alpha_n);
   const T v0 = x >= eps ? eps : x;
-  const T v1 = (eps > x ? (sp0 + beta) * std::exp(v0) : T(0)) - sp0;
+  const T v1 = (sp0 + beta) * times_exp(eps > x ? T(1) : T(0), v0) - sp0;
   grad_x = grad * (c0 ? beta + T(2) * x * softplus(alpha_p) : v1);
   grad_alpha_p = c0 ? grad * square(x) * sigmoid(alpha_p) : T(0);
   grad_alpha_n = c0 ? T(0) : grad * (std::expm1(v0) - x) * sigmoid(alpha_n);

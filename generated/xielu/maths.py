@@ -5,7 +5,7 @@
         0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
         1))*(exp(Min(eps, x)) - 1), True))
     grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-        softplus(alpha_n))*Piecewise((1, x < eps), (0, True))*exp(Min(eps, x)) -
+        softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
         softplus(alpha_n), True))
     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
     grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -18,6 +18,13 @@ import torch
 import torch.nn.functional as F
 
 from ._runtime import add
+
+
+def _times_exp(v, u):
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    half = torch.exp(0.5 * u)
+    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    return v * half * half
 
 
 def _softplus(x):
@@ -42,7 +49,7 @@ def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if needs[0]:
         sp0 = _softplus(alpha_n)
-        v1 = torch.where(eps > x, (sp0 + beta) * torch.exp(v0), 0) - sp0
+        v1 = (sp0 + beta) * _times_exp((eps > x).to(grad.dtype), v0) - sp0
         grad_x = grad * torch.where(c0, beta + 2 * x * _softplus(alpha_p), v1)
     if needs[1]:
         grad_alpha_p = torch.where(c0, grad * x**2 * torch.sigmoid(alpha_p), 0)
@@ -57,52 +64,50 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     grad_grad = grad_x = grad_alpha_p = grad_alpha_n = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
         v2 = torch.where(x >= eps, eps, x)
-        e0 = torch.exp(v2)
-        c1 = eps > x
+        v1 = (eps > x).to(grad.dtype)
+        v3 = _times_exp(v1, v2)
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
-    if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
-        v3 = torch.where(c1, e0, 0)
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v6 = d_x * grad
+        v7 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
-        v1 = sp0 + beta
+        v4 = v3 * (sp0 + beta)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
-        v4 = s0 * x**2
+        v5 = s0 * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v5 = s1 * (torch.expm1(v2) - x)
+        v6 = s1 * (torch.expm1(v2) - x)
     if (needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        v7 = torch.where(c0, x * (2 * s0), 0)
+        v8 = torch.where(c0, x * (2 * s0), 0)
     if (needs[1] or needs[2]) and d_alpha_p is not None:
-        v8 = grad * d_alpha_p
+        v9 = grad * d_alpha_p
     if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        v9 = torch.where(c0, 0, s1 * (v3 - 1))
+        v10 = torch.where(c0, 0, s1 * (v3 - 1))
     if (needs[1] or needs[3]) and d_alpha_n is not None:
-        v10 = grad * d_alpha_n
+        v11 = grad * d_alpha_n
     if needs[0] and d_x is not None:
-        grad_grad = d_x * torch.where(c0, beta + v0 * x, v1 * v3 - sp0)
+        grad_grad = d_x * torch.where(c0, beta + v0 * x, v4 - sp0)
     if needs[0] and d_alpha_p is not None:
-        grad_grad = add(grad_grad, torch.where(c0, v4 * d_alpha_p, 0))
+        grad_grad = add(grad_grad, torch.where(c0, v5 * d_alpha_p, 0))
     if needs[0] and d_alpha_n is not None:
-        grad_grad = add(grad_grad, torch.where(c0, 0, v5 * d_alpha_n))
+        grad_grad = add(grad_grad, torch.where(c0, 0, v6 * d_alpha_n))
     if needs[1] and d_x is not None:
-        grad_x = v6 * torch.where(c0, v0, torch.where(c1, v1 * e0, 0))
+        grad_x = v7 * torch.where(c0, v0, v1 * v4)
     if needs[1] and d_alpha_p is not None:
-        grad_x = add(grad_x, v7 * v8)
+        grad_x = add(grad_x, v8 * v9)
     if needs[1] and d_alpha_n is not None:
-        grad_x = add(grad_x, v9 * v10)
+        grad_x = add(grad_x, v10 * v11)
     if needs[2] and d_x is not None:
-        grad_alpha_p = v6 * v7
+        grad_alpha_p = v7 * v8
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v4 * v8 * torch.sigmoid(-alpha_p), 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v5 * v9 * torch.sigmoid(-alpha_p), 0))
     if needs[3] and d_x is not None:
-        grad_alpha_n = v6 * v9
+        grad_alpha_n = v7 * v10
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v10 * torch.sigmoid(-alpha_n)))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v6 * v11 * torch.sigmoid(-alpha_n)))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -114,7 +119,7 @@ def jvp(d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if d_x is not None:
         sp0 = _softplus(alpha_n)
-        v1 = torch.where(eps > x, (sp0 + beta) * torch.exp(v0), 0) - sp0
+        v1 = (sp0 + beta) * _times_exp((eps > x).to(x.dtype), v0) - sp0
         d_out = d_x * torch.where(c0, beta + 2 * x * _softplus(alpha_p), v1)
     if d_alpha_p is not None:
         d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
@@ -130,50 +135,48 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     d_grad_x = d_grad_alpha_p = d_grad_alpha_n = None
     if (needs[0] or needs[2]) and (d_grad is not None or d_x is not None or d_alpha_n is not None):
         v2 = torch.where(x >= eps, eps, x)
-        e0 = torch.exp(v2)
-        c1 = eps > x
+        v1 = (eps > x).to(grad.dtype)
+        v3 = _times_exp(v1, v2)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_grad is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
-    if (needs[0] or needs[2]) and (d_grad is not None or d_alpha_n is not None or d_x is not None):
-        v3 = torch.where(c1, e0, 0)
     if d_x is not None:
-        v4 = d_x * grad
+        v5 = d_x * grad
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
-        v1 = sp0 + beta
+        v4 = v3 * (sp0 + beta)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_x is not None):
-        v5 = torch.where(c0, x * (2 * s0), 0)
+        v6 = torch.where(c0, x * (2 * s0), 0)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
-        v6 = grad * d_alpha_p
+        v7 = grad * d_alpha_p
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
-        v7 = torch.where(c0, 0, s1 * (v3 - 1))
+        v8 = torch.where(c0, 0, s1 * (v3 - 1))
     if (needs[0] or needs[2]) and d_alpha_n is not None:
-        v8 = grad * d_alpha_n
+        v9 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
-        v9 = s0 * x**2
+        v10 = s0 * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v10 = s1 * (torch.expm1(v2) - x)
+        v11 = s1 * (torch.expm1(v2) - x)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, v1 * v3 - sp0)
+        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, v4 - sp0)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v4 * torch.where(c0, v0, torch.where(c1, v1 * e0, 0)))
+        d_grad_x = add(d_grad_x, v5 * torch.where(c0, v0, v1 * v4))
     if needs[0] and d_alpha_p is not None:
-        d_grad_x = add(d_grad_x, v5 * v6)
+        d_grad_x = add(d_grad_x, v6 * v7)
     if needs[0] and d_alpha_n is not None:
-        d_grad_x = add(d_grad_x, v7 * v8)
+        d_grad_x = add(d_grad_x, v8 * v9)
     if needs[1] and d_grad is not None:
-        d_grad_alpha_p = torch.where(c0, v9 * d_grad, 0)
+        d_grad_alpha_p = torch.where(c0, v10 * d_grad, 0)
     if needs[1] and d_x is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, v4 * v5)
+        d_grad_alpha_p = add(d_grad_alpha_p, v5 * v6)
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v6 * v9 * torch.sigmoid(-alpha_p), 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v7 * v10 * torch.sigmoid(-alpha_p), 0))
     if needs[2] and d_grad is not None:
-        d_grad_alpha_n = torch.where(c0, 0, v10 * d_grad)
+        d_grad_alpha_n = torch.where(c0, 0, v11 * d_grad)
     if needs[2] and d_x is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, v4 * v7)
+        d_grad_alpha_n = add(d_grad_alpha_n, v5 * v8)
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8 * v10 * torch.sigmoid(-alpha_n)))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v9 * v11 * torch.sigmoid(-alpha_n)))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n

@@ -270,7 +270,7 @@ def xielu(
             0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
             1))*(exp(Min(eps, x)) - 1), True))
         grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-            softplus(alpha_n))*Piecewise((1, x < eps), (0, True))*exp(Min(eps, x)) -
+            softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
         grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -293,7 +293,7 @@ class Xielu(_nn.Module):
             0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
             1))*(exp(Min(eps, x)) - 1), True))
         grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-            softplus(alpha_n))*Piecewise((1, x < eps), (0, True))*exp(Min(eps, x)) -
+            softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
         grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),

@@ -47,14 +47,23 @@ def worst(got: Tensor, want: Tensor, tolerance: Tensor | float) -> int | None:
 
     A NaN where a number is wanted is worst of all; where NaN is wanted, anything will do.
     """
-    got, want = got.detach().double(), want.detach().double()
     if got.numel() == 0:
         return None
-    error = torch.where(got == want, 0.0, (got - want).abs())
-    ratio = torch.where(error == 0.0, 0.0, error / tolerance).nan_to_num(math.inf, math.inf)
-    ratio = torch.where(want.isnan(), 0.0, ratio).reshape(-1)
+    ratio = _ratio(got, want, tolerance).reshape(-1)
     index = int(ratio.argmax())
     return index if ratio[index] > 1 else None
+
+
+def off_by(got: Tensor, want: Tensor, tolerance: Tensor | float) -> Tensor:
+    """Where the difference is over `tolerance`."""
+    return _ratio(got, want, tolerance) > 1
+
+
+def _ratio(got: Tensor, want: Tensor, tolerance: Tensor | float) -> Tensor:
+    got, want = got.detach().double(), want.detach().double()
+    error = torch.where(got == want, 0.0, (got - want).abs())
+    ratio = torch.where(error == 0.0, 0.0, error / tolerance).nan_to_num(math.inf, math.inf)
+    return torch.where(want.isnan(), 0.0, ratio)
 
 
 def require_close(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from autofn.verify.checks.compare import (
     TINY,
     compute_dtype,
     number,
+    off_by,
     require_close,
 )
 from autofn.verify.checks.context import Context, variant
@@ -24,16 +26,18 @@ SLACK = 32
 
 def values(context: Context) -> str:
     """Every output at every point of the tables."""
+    off: list[str] = []
     for table in context.job.tables:
         points, numbers = _inputs(context, table)
         outputs = context.subject.op.forward_leaf(points, numbers)
         for name, got in zip(context.subject.outputs, outputs, strict=True):
-            _require(table, name, name, got)
-    return _summary(context.job.tables)
+            off += _require(table, name, name, got)
+    return _summary(context.job.tables, off)
 
 
 def gradients(context: Context) -> str:
     """d output / d leaf for every pair, at every point of the tables."""
+    off: list[str] = []
     for table in context.job.tables:
         points, numbers = _inputs(context, table)
         outputs = context.subject.op.forward_leaf(points, numbers)
@@ -44,8 +48,9 @@ def gradients(context: Context) -> str:
                 mine = got[leaf]
                 if mine is None:
                     mine = torch.zeros(outputs[0].shape, dtype=torch.float64)
-                _require(table, f"d {output} / d {leaf}", (output, leaf), mine / COTANGENT)
-    return _summary(context.job.tables)
+                pair = f"d {output} / d {leaf}"
+                off += _require(table, pair, (output, leaf), mine / COTANGENT)
+    return _summary(context.job.tables, off)
 
 
 def seconds(context: Context) -> str:
@@ -77,18 +82,17 @@ def _truth(column: Sequence[float]) -> Tensor:
     return torch.tensor(column, dtype=torch.float64)
 
 
-def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> None:
-    """Raises Mismatch where `got` is further from the truth than rounding explains."""
+def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> list[str]:
+    """Raises Mismatch where `got` is further from the truth than rounding explains.
+
+    Returns the strained points where it is, described.
+    """
     dtype = getattr(torch, table.dtype)
     want = _truth(table.truth[entry])
     smooth = _truth(table.smooth[entry])
     nearer = (got.double() - smooth).abs() < (got.double() - want).abs()
     want = torch.where(nearer, smooth, want)
     stored = want.to(got.dtype).double()
-    # Too large for the dtype: infinity, or its largest number.
-    huge = want.isfinite() & stored.isinf() & (got.sign() == want.sign())
-    huge &= got.double().abs() >= torch.finfo(got.dtype).max
-    stored = torch.where(huge, got.double(), stored)
     scale = 1 + want.abs()
     if isinstance(entry, str):  # a value may be the small difference of numbers like its inputs
         scale = scale + torch.stack([_truth(c).abs() for c in table.points.values()]).sum(0)
@@ -96,13 +100,26 @@ def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> None:
     if table.wobble:
         tolerance = tolerance + SLACK / 4 * _truth(table.wobble[entry])
     tolerance = tolerance + 2 * EPS[got.dtype] * want.abs() + 4 * TINY[got.dtype]
+    # Too large for the dtype: infinity, or its largest number; of either sign where roundings of
+    # the inputs decide that.
+    sided = (got.sign() == want.sign()) | (tolerance >= want.abs())
+    huge = want.isfinite() & stored.isinf() & sided
+    huge &= got.double().abs() >= torch.finfo(got.dtype).max
+    stored = torch.where(huge, got.double(), stored)
+    strained = torch.tensor(table.strained)
+    off = strained & off_by(got, stored, tolerance)
     require_close(
         got.double(),
-        stored,
+        torch.where(strained, math.nan, stored),
         tolerance,
         f"{pair}{variant(table.key)}, {table.dtype}",
         lambda index: f"{table.where} point {_point(table, index)}",
     )
+    return [
+        f"{pair}, {table.dtype}, {_point(table, index)}: expected {number(stored[index])}, "
+        f"got {number(got[index])}"
+        for index in off.nonzero().flatten().tolist()
+    ]
 
 
 def _point(table: Table, index: int) -> str:
@@ -110,8 +127,11 @@ def _point(table: Table, index: int) -> str:
     return ", ".join(shown + [f"{name}={value!r}" for name, value in table.numbers.items()])
 
 
-def _summary(tables: Sequence[Table]) -> str:
-    return f"{sum(len(next(iter(t.points.values()), [])) for t in tables)} points"
+def _summary(tables: Sequence[Table], off: Sequence[str] = ()) -> str:
+    points = f"{sum(len(next(iter(t.points.values()), [])) for t in tables)} points"
+    if not off:
+        return points
+    return f"{points}; {len(off)} off where the formula as written over- or underflows: {off[0]}"
 
 
 # --- second derivatives: through the Function, whose learnable scalars are one number ------------
