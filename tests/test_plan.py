@@ -1,0 +1,138 @@
+"""Which values are saved, which axes values have, and what programs and kernels come of it."""
+
+from __future__ import annotations
+
+import pytest
+from sympy import Max, exp, tanh
+
+from autofn import FormulaError, Learnable, PerChannel, formula
+from autofn.model import Definition
+from autofn.plan import Plan, kernels, plan
+from autofn.program import CHANNEL, ELEMENT, Program
+
+# ruff: noqa: ANN001, ANN201
+# mypy: disable-error-code="no-untyped-def"
+
+
+@formula
+def decay(x):
+    return exp(-2 * x)
+
+
+@formula
+def squash(x):
+    return tanh(x)
+
+
+@formula(save="output")
+def squash_from_output(x):
+    return tanh(x)
+
+
+@formula(save="output")
+def gate_from_output(x):
+    return 1 / (1 + exp(-x))
+
+
+@formula
+def scaled(x, y, alpha: Learnable = 0.5, gamma: PerChannel = 1.0, beta: float = 2.0):
+    return gamma * x * tanh(alpha * x) + beta * y
+
+
+def made(definition: Definition) -> Plan:
+    return plan(definition)
+
+
+def test_an_output_takes_the_place_of_an_input_where_nothing_is_lost() -> None:
+    assert made(decay.definition).saved == ("out",)
+    assert made(squash.definition).saved == ("x",)
+
+
+@pytest.mark.parametrize("each", [squash_from_output, gate_from_output])
+def test_save_output_trades_accuracy(each) -> None:
+    assert made(each.definition).saved == ("out",)
+
+
+def test_save_output_is_refused_where_it_cannot_be() -> None:
+    @formula(save="output")
+    def mixed(x):
+        return x * tanh(x)
+
+    with pytest.raises(FormulaError, match="cannot be computed from its output"):
+        plan(mixed.definition)
+
+
+def test_each_gradient_needs_only_its_own_values() -> None:
+    needed = dict(made(scaled.definition).saved_for)
+    assert needed["y"] == frozenset()
+    assert needed["x"] == {"x", "alpha", "gamma"}
+    assert needed["gamma"] == {"x", "alpha"}
+
+
+def axes_of(program: Program, name: str) -> frozenset[str]:
+    return next(each.axes for each in program.inputs if each.name == name)
+
+
+def test_axes_follow_broadcasting() -> None:
+    (variant,) = made(scaled.definition).variants
+    assert axes_of(variant.forward, "x") == {ELEMENT}
+    assert axes_of(variant.forward, "gamma") == {CHANNEL}
+    assert axes_of(variant.forward, "alpha") == frozenset()
+    last = variant.forward.nodes[-1]
+    assert last.axes == {ELEMENT, CHANNEL}
+    # The transpose of broadcasting: every gradient is summed to its input's axes.
+    assert {output.name: output.like for output in variant.vjp.outputs} == {
+        name: name for name in ("x", "y", "alpha", "gamma")
+    }
+    numbers = [each.name for each in variant.forward.inputs if each.number]
+    assert numbers == ["beta"]
+
+
+def test_common_subexpressions_are_computed_once() -> None:
+    @formula
+    def twice(x):
+        return exp(x) * (1 + exp(x)) + exp(x) ** 3
+
+    (variant,) = made(twice.definition).variants
+    assert sum(node.op == "exp" for node in variant.forward.nodes) <= 3
+    assert len(set(variant.vjp.nodes)) == len(variant.vjp.nodes)
+
+
+def test_kernels_take_what_their_maths_needs() -> None:
+    found = {kernel.function: kernel for kernel, _ in kernels(made(scaled.definition))}
+    backward = found["scaled_backward"]
+    assert [(o.name, o.role) for o in backward.inputs] == [
+        ("grad", "tensor"),
+        ("x", "tensor"),
+        ("alpha", "parameter"),
+        ("gamma", "parameter"),
+        ("beta", "number"),
+    ]
+    assert [o.role for o in backward.outputs] == ["tensor", "tensor", "parameter", "parameter"]
+
+
+def test_a_gradient_that_is_none_has_no_kernel() -> None:
+    @formula
+    def stopped(x):
+        return Max(x, 0)
+
+    @stopped.gradient
+    def _(grad, x):
+        return None
+
+    assert [kernel.pass_name for kernel, _ in kernels(made(stopped.definition))] == ["forward"]
+
+
+def test_a_zero_branch_hides_what_it_is_multiplied_with() -> None:
+    """inf * 0 must not become NaN: the product goes into the branches."""
+
+    @formula
+    def gated(x, y):
+        return exp(y) * Max(x, 0)
+
+    (variant,) = made(gated.definition).variants
+    selects = [node for node in variant.vjp.nodes if node.op == "select"]
+    assert selects
+    for select in selects:
+        otherwise = variant.vjp.nodes[select.args[2]]
+        assert otherwise.op == "constant"
