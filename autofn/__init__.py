@@ -5,7 +5,8 @@ from typing import TYPE_CHECKING, Any
 from autofn.errors import AutofnError, FormulaError, UsageError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.api import Formula, Learnable, PerChannel, Tensor, formula
+    from autofn.annotations import Learnable, PerChannel, Tensor
+    from autofn.api import Formula, formula
 
 __version__ = "0.1.0"
 
@@ -26,6 +27,6 @@ def __getattr__(name: str) -> Any:
     """The formula API, imported on first use: SymPy takes longer than all of `autofn --help`."""
     if name not in __all__:
         raise AttributeError(f"module 'autofn' has no attribute {name!r}")
-    from autofn import api
+    from autofn import annotations, api
 
-    return getattr(api, name)
+    return getattr(annotations if hasattr(annotations, name) else api, name)

@@ -594,31 +594,51 @@ LIMIT = 60
 
 
 def compact(expr: Expr) -> Expr:
-    """The cheapest of: as it stands, common factors pulled out, one reduced fraction."""
+    """The cheapest of: as it stands, common factors pulled out, one reduced fraction.
+
+    What functions are applied to stays as it is: the same in forward and in every gradient, it is
+    computed once.
+    """
+    if isinstance(expr, Piecewise):
+        return _compact_piecewise(expr)
     if not isinstance(expr, Add | Mul):
         return expr
     hidden, shown = _skeleton(expr)
-    candidates = [hidden, sympy.factor_terms(hidden, sign=False)]
+    candidates = [sympy.factor_terms(hidden, sign=False), hidden]
     if trees.size(hidden) <= LIMIT and _divides_by_sum(hidden):
         candidates.append(_fraction(hidden))
     return min(candidates, key=_size).xreplace(shown)
 
 
+def _compact_piecewise(expr: Piecewise) -> Expr:
+    return Piecewise(*((compact(value), where) for value, where in expr.args), evaluate=False)
+
+
 def _skeleton(expr: Expr) -> tuple[Expr, dict[Symbol, Expr]]:
-    """A large expression's outer part; what it is made of stands hidden behind symbols."""
-    if trees.size(expr) <= 5 * LIMIT:
-        return expr, {}
+    """Its sums, products and whole powers; what they are made of stands hidden behind symbols."""
     hidden: dict[Expr, Symbol] = {}
+    deepest = 3 if trees.size(expr) > 5 * LIMIT else LIMIT
 
     def visit(node: Expr, depth: int) -> Expr:
         if not node.args or node.is_Number:
             return node
-        if isinstance(node, Add | Mul) and depth < 3:
+        if isinstance(node, Add | Mul) and depth < deepest:
             return node.func(*(visit(arg, depth + 1) for arg in node.args))
+        if isinstance(node, Pow) and node.exp.is_Rational and depth < deepest:
+            return visit(node.base, depth) ** node.exp
         return hidden.setdefault(node, Symbol(f"_s{len(hidden)}", real=True))
 
     skeleton = visit(expr, 0)
-    return skeleton, {symbol: node for node, symbol in hidden.items()}
+    return skeleton, {symbol: _compact_inside(node) for node, symbol in hidden.items()}
+
+
+def _compact_inside(node: Expr) -> Expr:
+    """The parts of a function that differentiation has made, and not the user."""
+    if isinstance(node, Piecewise):
+        return _compact_piecewise(node)
+    if isinstance(node, heads.times_exp):
+        return heads.times_exp(compact(node.args[0]), node.args[1])
+    return node
 
 
 def _divides_by_sum(expr: Expr) -> bool:
@@ -628,25 +648,24 @@ def _divides_by_sum(expr: Expr) -> bool:
     )
 
 
+VARIABLES = 8
+"""Variables beyond which reducing a fraction takes too long."""
+
+
 def _fraction(expr: Expr) -> Expr:
-    """One fraction in lowest terms, its heads opaque; the expression itself if that fails."""
+    """One fraction in lowest terms, its roots opaque; the expression itself if that fails."""
     if expr.has(sympy.Float):
         # Polynomial arithmetic on floats is inexact.
         return expr
-    opaque: dict[Basic, Symbol] = {}
-
-    def hide(node: Basic) -> Basic:
-        if node.is_Symbol or node.is_Number:
-            return node
-        if isinstance(node, Add | Mul):
-            return node.func(*(hide(arg) for arg in node.args))
-        if isinstance(node, Pow) and node.exp.is_Integer:
-            return hide(node.base) ** node.exp
-        return opaque.setdefault(node, Symbol(f"_h{len(opaque)}", real=True))
-
-    hidden = hide(expr)
-    shown = {symbol: node for node, symbol in opaque.items()}
-    return sympy.factor(sympy.together(hidden)).xreplace(shown)
+    roots = sorted(
+        (power for power in expr.atoms(Pow) if not power.exp.is_Integer), key=sympy.default_sort_key
+    )
+    opaque = {root: Symbol(f"_h{k}", real=True) for k, root in enumerate(roots)}
+    hidden = expr.xreplace(opaque)
+    if len(hidden.free_symbols) > VARIABLES:
+        return expr
+    shown = {symbol: root for root, symbol in opaque.items()}
+    return sympy.factor(sympy.together(hidden)).xreplace(shown).xreplace(shown)
 
 
 def _size(expr: Expr) -> int:

@@ -13,7 +13,6 @@ import sympy
 from sympy import Expr, Symbol
 
 from autofn import __version__, resources, trees
-from autofn.api import camel_case
 from autofn.backends import cpp, cuda, pytorch
 from autofn.backends.fold import fold
 from autofn.model import (
@@ -25,7 +24,7 @@ from autofn.model import (
     Leaf,
     Parameter,
 )
-from autofn.names import Namer, attribute_name, cpp_name, python_name
+from autofn.names import Namer, attribute_name, camel_case, cpp_name, python_name
 from autofn.package import FORMAT, MANIFEST, MARKER, Package
 from autofn.plan import Kernel, Plan, VariantPlan, direction_name, kernels
 from autofn.program import Program
@@ -303,7 +302,6 @@ def _maths_function(
         ),
         reference=reference,
         directions=_directions(made, variant, kind),
-        copy=kind == "forward",
         needs=kind in ("vjp", "double_vjp", "vjp_jvp"),
     )
 
@@ -385,6 +383,7 @@ def _op(made: Plan, names: _Names, header: str) -> str:
         ],
         "outputs": list(definition.output_names),
         "values": names.values(definition),
+        "tensor_names": _tuple([repr(leaf.name) for leaf in differentiable]),
         "value_names": _tuple(
             [repr(leaf.path) for leaf in definition.leaves if leaf.kind not in _REQUIRED]
         ),

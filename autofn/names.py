@@ -82,6 +82,11 @@ def _ascii(char: str) -> str:
     return last.capitalize() if "CAPITAL" in words else last.lower()
 
 
+def camel_case(name: str) -> str:
+    """The class name of a formula: `gelu_tanh` -> `GeluTanh`."""
+    return "".join(part[:1].upper() + part[1:] for part in name.split("_") if part)
+
+
 class Namer:
     """Hands out names that are all different."""
 

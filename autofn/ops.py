@@ -671,7 +671,7 @@ template <typename T> AUTOFN_FN T digamma(T x) {
   T result = T(0);
   if (x <= T(0)) {
     if (x == std::floor(x)) return x == T(0) ? -std::copysign(T(INFINITY), x) : T(NAN);
-    result = -pi / std::tan(pi * (x - std::floor(x)));
+    result = -pi / std::tan(pi * (x - std::floor(x + T(0.5))));
     x = T(1) - x;
   }
   for (; x < T(10); x += T(1)) result -= T(1) / x;

@@ -8,12 +8,14 @@ transpose of that broadcasting, and so the last step of an input's gradient.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
 from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
 
+from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS
 
@@ -124,6 +126,15 @@ def lower(
     return _pruned(tuple(each for _, each in inputs), lowering.nodes, results)
 
 
+_FOLDED: Mapping[str, Callable[..., Expr]] = {
+    "add": Add,
+    "sub": lambda a, b: a - b,
+    "mul": Mul,
+    "neg": lambda a: -a,
+}
+"""Operations that constants do before the program is written: sqrt(2) / sqrt(pi) is one number."""
+
+
 @dataclass(frozen=True)
 class _Shared:
     definitions: tuple[tuple[Symbol, Expr], ...]
@@ -132,9 +143,61 @@ class _Shared:
 
 def _shared(expressions: list[Expr]) -> _Shared:
     """Joint elimination of common subexpressions, products and sums in part too."""
+    parts, outer = _parted(expressions)
     names = sympy.numbered_symbols("_c", real=True)
-    definitions, reduced = sympy.cse(expressions, symbols=names, order="canonical")
-    return _Shared(tuple(definitions), tuple(reduced))
+    definitions, reduced = sympy.cse(
+        [*(expr for _, expr in parts), *outer], symbols=names, order="canonical"
+    )
+    found = [(symbol, expr) for (symbol, _), expr in zip(parts, reduced, strict=False)]
+    return _Shared(_in_order([*definitions, *found]), tuple(reduced[len(parts) :]))
+
+
+PART = 60
+"""Operations beyond which a subexpression that occurs in several places is a part of its own."""
+
+
+def _parted(expressions: list[Expr]) -> tuple[list[tuple[Symbol, Expr]], list[Expr]]:
+    """The expressions with large shared parts named: sympy.cse walks trees, and theirs are huge."""
+    uses = Counter(arg for node in trees.nodes(*expressions) for arg in node.args)
+    parts: dict[Basic, Symbol] = {}
+    seen: dict[Basic, Basic] = {}
+    definitions: list[tuple[Symbol, Expr]] = []
+
+    def visit(node: Basic) -> Basic:
+        if trees.size(node) <= PART:
+            return node
+        if node not in seen:
+            args = [visit(arg) for arg in node.args]
+            # As it was, but for the names: evaluation might rearrange a Piecewise.
+            options = {"evaluate": False} if isinstance(node, Piecewise) else {}
+            result = node.func(*args, **options)
+            if uses[node] > 1 and isinstance(node, Expr):
+                symbol = parts[node] = Symbol(f"_p{len(parts)}", real=True)
+                definitions.append((symbol, result))
+                result = symbol
+            seen[node] = result
+        return seen[node]
+
+    outer = [visit(expression) for expression in expressions]
+    return definitions, outer
+
+
+def _in_order(definitions: list[tuple[Symbol, Expr]]) -> tuple[tuple[Symbol, Expr], ...]:
+    """Each definition after those that it needs."""
+    waiting = dict(definitions)
+    ordered: list[tuple[Symbol, Expr]] = []
+
+    def place(symbol: Symbol) -> None:
+        expr = waiting.pop(symbol)
+        for needed in sorted(trees.symbols(expr), key=lambda each: each.name):
+            if needed in waiting:
+                place(needed)
+        ordered.append((symbol, expr))
+
+    for symbol, _ in definitions:
+        if symbol in waiting:
+            place(symbol)
+    return tuple(ordered)
 
 
 class _Lowering:
@@ -167,6 +230,12 @@ class _Lowering:
         parents = [self.nodes[arg] for arg in args]
         axes = frozenset[str]().union(*(parent.axes for parent in parents))
         number = all(parent.number for parent in parents)
+        if op == "neg" and parents[0].op == "neg":
+            return parents[0].args[0]
+        if op in _FOLDED:
+            constants = [parent.constant for parent in parents if parent.constant is not None]
+            if len(constants) == len(parents):
+                return self.constant(_FOLDED[op](*constants))
         if op in ("add", "mul") and args[0] > args[1] and self._plain(args):
             args = (args[1], args[0])
         return self._add(Node(op, args, n, axes=axes, number=number))

@@ -15,6 +15,7 @@ from autofn.plan import Kernel, Operand
 from autofn.resources import templates
 from autofn.verify import host
 from autofn.verify.leaves import MAX_DIMS, _collapsed, _common_layout
+from autofn.verify.process import Worker
 
 CONVERSIONS = """
 #include "cuda_bf16.h"
@@ -147,3 +148,17 @@ def test_dense_inputs_of_one_layout_run_flat() -> None:
     assert _common_layout([image, image.contiguous()], image.shape) is None
     assert _common_layout([image[:, :2]], (2, 2, 4, 5)) is None
     assert _common_layout([torch.ones(()).expand(3)], (3,)) is None
+
+
+def test_worker_takes_no_file_beside_a_formula_for_one_of_pythons(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    beside = tmp_path / "formulas"
+    beside.mkdir()
+    (beside / "random.py").write_text("raise SystemExit(7)\n")
+    monkeypatch.syspath_prepend(str(beside))
+    worker = Worker(tmp_path, None)
+    try:
+        assert worker.ready(60), worker.last_words()
+    finally:
+        worker.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 from sympy import Piecewise, exp
 
-from autofn.api import Formula, PerChannel, formula
+from autofn import Formula, PerChannel, formula
 from autofn.package import Package
 from autofn.pipeline import generate
 from autofn.verify import Report, host, nvcc, verify_package

@@ -119,6 +119,17 @@ def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, 
         assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
 
 
+@pytest.mark.parametrize("at", [-1e-12, 1e-12, -1 - 1e-9, -3 + 1e-9, -0.5, -2.75])
+def test_digamma_next_to_its_poles(library: ctypes.CDLL, at: float) -> None:
+    function = library["digamma_double"]
+    function.restype = ctypes.c_double
+    want = float(mpmath.digamma(mpmath.mpf(at)))
+    # The recurrence from 1 - x rounds at most to the last place of 1, where the value is ~ 1.
+    assert function((ctypes.c_double * 3)(at, 0.0, 0.0)) == pytest.approx(
+        want, rel=1e-14, abs=1e-14
+    )
+
+
 NAN_IN_NAN_OUT = [
     (name, n)
     for name, n in CASES

@@ -374,6 +374,19 @@ def test_points_may_be_exact() -> None:
 # --- definitions ---------------------------------------------------------------------------
 
 
+def test_rounding_shows_where_a_formula_cancels() -> None:
+    made = definition(x * y + (1 - y) * x)  # x, by way of x * y
+    at = oracle(made, made.variants[0])
+
+    def moved(point: dict[str, float]) -> float:
+        exact = at.evaluate(point)
+        found = [at.rounded(point, 2.0**-53, seed) for seed in range(3)]
+        return max(abs(float(each.outputs[0] - exact.outputs[0])) for each in found)
+
+    assert moved({"x": 1.0, "y": 0.5}) < 1e-15
+    assert 1e-8 < moved({"x": 1.0, "y": 1e9}) < 1e-6
+
+
 def test_several_outputs_and_numbers() -> None:
     @formula
     def f(x, alpha: Learnable = 0.5, n: int = 2):

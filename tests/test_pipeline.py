@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
+from autofn.backends.fold import fold
 from autofn.load import load_file
 from autofn.package import MARKER
 from autofn.pipeline import explain, generate
@@ -45,6 +48,17 @@ def test_text_is_formatted(path: Path) -> None:
         assert all(len(line) <= 100 for line in rest), name
         assert all(line == line.rstrip() for line in text.splitlines()), name
     assert len(package.text("_runtime.py").splitlines()) <= 250
+
+
+def test_long_conditions_fold_and_stay_conditions() -> None:
+    tangents = " or ".join(f"d_grad_of_output{k} is not None" for k in range(6))
+    needs = " or ".join(f"needs[{k}]" for k in range(12))
+    for condition in (tangents, f"({needs})", f"needs[0] and ({tangents})",
+                      f"({needs}) and ({tangents})"):  # fmt: skip
+        text = fold(f"    if {condition}:\n        pass")
+        assert max(map(len, text.splitlines())) <= 100
+        tree = ast.parse(textwrap.dedent(text))
+        assert ast.dump(tree) == ast.dump(ast.parse(f"if {condition}: pass"))
 
 
 def test_nothing_generated_imports_autofn_or_sympy() -> None:

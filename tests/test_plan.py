@@ -10,7 +10,6 @@ from autofn.model import Definition
 from autofn.plan import Plan, kernels, plan
 from autofn.program import CHANNEL, ELEMENT, Program
 
-# ruff: noqa: ANN001, ANN201
 # mypy: disable-error-code="no-untyped-def"
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 WIDTH = 100
 
+_OR = " or "
+
 _PAIRS = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -35,16 +37,18 @@ def _folded(line: str) -> list[str]:
             items = _split(content)
             if len(body) > WIDTH or (content.rstrip().endswith(",") and len(items) > 1):
                 lines = [f"{indent}    {item}," for item in items]
-                if len(items) == 1 and " for " in content:
-                    lines = [_without_comma(lines[0])]
+                if len(items) == 1 and (" for " in content or head.endswith((" (", "(("))):
+                    # No comma: it would make a tuple of what is in brackets.
+                    lines = [f"{indent}    {each}" for each in content.strip().split(_OR)]
+                    lines[1:] = [f"{indent}    or {each.lstrip()}" for each in lines[1:]]
             else:
                 lines = [body]
-            return [head, *(each for new in lines for each in _folded(new)), indent + tail]
+            folded = [each for new in lines for each in _folded(new)]
+            return [*_folded(head), *folded, indent + tail]
+    margin, word, condition = line.partition("if ")
+    if word and not margin.strip() and condition.endswith(":"):
+        return _folded(f"{margin}if ({condition[:-1]}):")
     return [line]
-
-
-def _without_comma(line: str) -> str:
-    return line.removesuffix(",")
 
 
 def _brackets(line: str) -> list[tuple[int, int]]:

@@ -123,7 +123,6 @@ def function(
     reference: str,
     directions: Sequence[str] = (),
     needs: bool = False,
-    copy: bool = False,
 ) -> Function:
     """The Python function of a program.
 
@@ -134,11 +133,10 @@ def function(
     reference: an input that is always a tensor; its dtype and device are those of all.
     directions: inputs of a linear program that may be None: their summands are then left out.
     needs: results are computed only where the parameter `needs` says so.
-    copy: a result never shares memory with an input.
     """
     promoted = _promoted(program)
     reference = names[reference]
-    rendered = _unaliased(program, render(program, _PyTorch(reference), names, promoted), copy)
+    rendered = _unaliased(program, render(program, _PyTorch(reference), names, promoted))
     conditions = _Conditions(program, names, tuple(results), directions, needs)
     namer = Namer([*parameters, *(line.name for line in rendered.lines)])
     body = [f"{names[each]} = scalar({names[each]}, {reference})" for each in sorted(promoted)]
@@ -187,8 +185,8 @@ def function(
     return Function(name, doc, tuple(parameters), tuple(body))
 
 
-def _unaliased(program: Program, rendered: Rendered, copy: bool) -> Rendered:
-    """No result is an input or another result: autograd takes each for a value of its own."""
+def _unaliased(program: Program, rendered: Rendered) -> Rendered:
+    """No result shares memory with an input or another result, as users may change any in place."""
     seen: set[int] = set()
     outputs: list[Text | None] = []
     for output, text in zip(program.outputs, rendered.outputs, strict=True):
@@ -196,7 +194,7 @@ def _unaliased(program: Program, rendered: Rendered, copy: bool) -> Rendered:
             node = program.nodes[output.node]
             given = node.op == "input" and not node.number
             if given or (output.node in seen and text.code.isidentifier()):
-                text = Text(f"{text.code}.clone()" if copy else f"{text.code}.view_as({text.code})")
+                text = Text(f"{text.code}.clone()")
             seen.add(output.node)
         outputs.append(text)
     return dataclasses.replace(rendered, outputs=tuple(outputs))

@@ -8,6 +8,7 @@ stands for what is undefined: a pole, a result that is not real.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -49,6 +50,16 @@ class Watch:
     """
 
     lost = False
+
+
+def perturbed(x: Scalar, size: Real, seed: int) -> Scalar:
+    """x as rounding might leave it: its value and each partial off by up to `size` of itself."""
+    if type(x) is not Dual:
+        # In [-1, 1] and at least 1/2 from 0, scattered by a multiplicative hash.
+        scattered = (seed * 2654435761 % 2**32) / 2**31 - 1
+        return x + x * size * (scattered + math.copysign(1, scattered)) / 2
+    partials = {k: perturbed(p, size, seed + 7 * k + 1) for k, p in x.partials.items()}
+    return Dual(x.level, perturbed(x.value, size, seed), partials)
 
 
 def base(x: Scalar) -> Real:

@@ -32,6 +32,7 @@ from autofn.verify.duals import (
     isnan,
     level_of,
     mul,
+    perturbed,
     pow_rational,
     power,
     reciprocal,
@@ -49,10 +50,23 @@ class Program:
     `active` are the symbols with a gradient: they decide, as a property of the expression and not
     of the point, what a tie in Max and Min is a tie with. Raises FormulaError for an expression
     that has no value by rules known here.
+
+    A `rounded` program moves every intermediate value, and its derivatives, by up to `size` of
+    itself, in a pattern that `seed` sets: what the arithmetic of a dtype may do.
     """
 
-    def __init__(self, expressions: Sequence[Basic], active: Collection[Symbol] = ()):
+    size: Real = 0
+    seed: int = 0
+
+    def __init__(
+        self,
+        expressions: Sequence[Basic],
+        active: Collection[Symbol] = (),
+        *,
+        rounded: bool = False,
+    ):
         self.active = frozenset(active)
+        self._rounded = rounded
         self.slots: dict[Symbol, int] = {}
         self._size = 0
         self._constants: list[tuple[int, Node]] = []
@@ -104,6 +118,8 @@ class Program:
             self._constants.append((slot, plain))
             return _register(slot)
         plain = self._operation(expr)
+        if self._rounded and isinstance(expr, Expr):
+            plain = self._perturbing(plain)
         if self._uses[expr] < 2 or not isinstance(expr, Expr):
             return plain
         slot = self._slot()
@@ -115,6 +131,10 @@ class Program:
             return value
 
         return once
+
+    def _perturbing(self, node: Node) -> Node:
+        place = 64 * len(self._nodes)
+        return lambda registers: perturbed(node(registers), self.size, self.seed + place)
 
     def _operation(self, expr: Basic) -> Node:
         if isinstance(expr, sympy.Add | sympy.Mul):

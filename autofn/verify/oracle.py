@@ -294,6 +294,17 @@ class Oracle:
         ]
         return Truth(tuple(flat[:count]), tuple(rows), source)
 
+    def rounded(self, point: Mapping[str, Any], size: float, seed: int) -> Truth:
+        """Outputs and first derivatives where every operation of the formula is off by `size`."""
+        self._rounding.size, self._rounding.seed = mp.mpf(size), seed
+        with precision(START):
+            return self._truth(self._first(self._values(point), self._rounding), "direct")
+
+    @functools.cached_property
+    def _rounding(self) -> Program:
+        symbols = [symbol for _, symbol in self._active]
+        return Program(self.variant.outputs, symbols, rounded=True)
+
     def vjp(self, point: Mapping[str, Any], cotangents: Sequence[Any]) -> tuple[Real | None, ...]:
         """The expected gradients; see `vjp`."""
         values = self._values(point)
@@ -347,11 +358,11 @@ class Oracle:
 
     # What follows computes flat lists of components at the current precision.
 
-    def _first(self, values: Values) -> list[Real]:
+    def _first(self, values: Values, program: Program | None = None) -> list[Real]:
         at: dict[Symbol, Scalar] = dict(values)
         for index, symbol in self._active:
             at[symbol] = Dual(1, values[symbol], {index: mp.one})
-        outputs = self._outputs(at)
+        outputs = (program or self._outputs)(at)
         width = range(len(self.definition.differentiable))
         return [base(output) for output in outputs] + [
             partial(output, i) for output in outputs for i in width

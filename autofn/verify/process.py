@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import cast
 
+import autofn
 from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
 from autofn.verify.report import Row, Status
 
@@ -29,7 +30,9 @@ class Worker:
     def __init__(self, folder: Path, tools: Toolchain | None) -> None:
         self._errors = (folder / "worker.err").open("w+", encoding="utf-8", errors="replace")
         environment = dict(os.environ)
-        environment["PYTHONPATH"] = os.pathsep.join(entry for entry in sys.path if entry)
+        # Not sys.path: beside a formula may lie a random.py, and it is no module of Python's.
+        paths = [environment.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["OMP_NUM_THREADS"] = "1"
         environment.pop("AUTOFN_BACKEND", None)
         if tools is not None:

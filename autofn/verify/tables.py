@@ -11,8 +11,8 @@ from typing import Any
 from mpmath import mp
 from sympy import Expr, Pow
 
-from autofn.api import camel_case
 from autofn.model import NUMBERS, Definition, Kind, Leaf, Variant
+from autofn.names import camel_case
 from autofn.trees import nodes
 from autofn.verify.cases import make_cases
 from autofn.verify.interpreter import Program
@@ -27,7 +27,7 @@ from autofn.verify.job import (
     Table,
     Where,
 )
-from autofn.verify.oracle import contains, oracle, precision
+from autofn.verify.oracle import Truth, contains, oracle, precision
 from autofn.verify.points import Point, hard_points, kink_points, regular_points
 
 REGULAR = {"quick": 12, "full": 64}
@@ -38,6 +38,9 @@ HARD = {"quick": 48, "full": 4000}
 
 NUDGE_ROUNDINGS = 4
 """Roundings of the arithmetic by which a point is moved to see how its truth moves."""
+
+PATTERNS = 3
+"""In so many ways every operation of the formula is off by as much."""
 
 REACH = {"quick": 2.0**40, "full": math.inf}
 """The largest leaf of a hard point. Beyond, x**3 overflows where the formula itself need not."""
@@ -223,8 +226,8 @@ class _Truths:
             self._rows[key] = self._row(point)
         return self._rows[key]
 
-    def _row(self, point: Mapping[str, Any]) -> list[float]:
-        truth = self._oracle.evaluate(point)
+    def _row(self, point: Mapping[str, Any], truth: Truth | None = None) -> list[float]:
+        truth = truth or self._oracle.evaluate(point)
         row = list(truth.outputs)
         count = len(truth.outputs)
         for j in range(count):
@@ -240,10 +243,10 @@ class _Truths:
         return [value if math.isfinite(value) else math.nan for value in map(float, row)]
 
     def around(self, point: Point, dtype: str) -> list[float]:
-        """How far each entry moves when the leaves move by a few roundings of the arithmetic.
+        """How far each entry moves when leaves or operations are off by a few roundings.
 
-        This is the conditioning at the point, and it is large next to a kink or a root of the
-        formula's own subexpressions, where rounding decides.
+        This is the conditioning at the point, and of the formula as written: large next to a kink
+        or a root of its own subexpressions, where rounding decides, and where it cancels.
         """
         here = self.first(point)
         step = NUDGE_ROUNDINGS * (2.0**-53 if dtype == "float64" else 2.0**-24)
@@ -254,6 +257,12 @@ class _Truths:
                 near[name] = point[name] * (1 + sign * step)
             for k, (a, b) in enumerate(zip(here, self.first(near), strict=True)):
                 moved[k] = max(moved[k], abs(a - b) if math.isfinite(b) else math.inf)
+        if not self.definition.own_gradient:
+            for seed in range(PATTERNS):
+                row = self._row(point, self._oracle.rounded(point, step, seed))
+                for k, (a, b) in enumerate(zip(here, row, strict=True)):
+                    # Not finite: a limit, which the formula as written does not have.
+                    moved[k] = max(moved[k], abs(a - b) if math.isfinite(b) else 0.0)
         return moved
 
     def across(self, point: Point) -> list[float]:

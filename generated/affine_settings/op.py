@@ -71,7 +71,7 @@ class AffineSettingsFunction(Function):
     @staticmethod
     def forward(x, settings):
         tensors, values = (x,), (settings.scale, settings.shift, settings.squash)
-        _rt.check_numbers(values, ('settings.scale', 'settings.shift', 'settings.squash'))
+        _rt.check(tensors, ('x',), values, ('settings.scale', 'settings.shift', 'settings.squash'))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -92,6 +92,8 @@ class AffineSettingsFunction(Function):
         found = AffineSettingsBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("affine_settings: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -192,8 +194,9 @@ class _AffineSettingsTraced(Function):
 
     @staticmethod
     def forward(x, settings):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (settings.scale, settings.shift, settings.squash))
+        tensors, values = (x,), (settings.scale, settings.shift, settings.squash)
+        _rt.check(tensors, ('x',), values, ('settings.scale', 'settings.shift', 'settings.squash'))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -221,7 +224,7 @@ def _call(x, settings):
         raise ValueError(
             f"affine_settings: settings.squash is one of 'none', 'tanh', not {settings.squash!r}"
         )
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("affine_settings", x, settings)
     if torch.compiler.is_compiling():
         outputs = _AffineSettingsTraced.apply(x, settings)

@@ -63,6 +63,7 @@ class BceWithLogitsFunction(Function):
     @staticmethod
     def forward(input_, target):
         tensors, values = (input_, target), ()
+        _rt.check(tensors, ('input', 'target'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +85,8 @@ class BceWithLogitsFunction(Function):
         found = BceWithLogitsBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("bce_with_logits: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -184,8 +187,9 @@ class _BceWithLogitsTraced(Function):
 
     @staticmethod
     def forward(input_, target):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (input_, target), ()
+        _rt.check(tensors, ('input', 'target'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -210,7 +214,7 @@ class _BceWithLogitsTraced(Function):
 
 
 def _call(input_, target):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("bce_with_logits", input_, target)
     if torch.compiler.is_compiling():
         outputs = _BceWithLogitsTraced.apply(input_, target)

@@ -63,7 +63,7 @@ class BesselBasisFunction(Function):
     @staticmethod
     def forward(x, n, cutoff, aligned=False):
         tensors, values = (x, n), (cutoff,)
-        _rt.check_numbers(values, ('cutoff',))
+        _rt.check(tensors, ('x', 'n'), values, ('cutoff',))
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -87,6 +87,8 @@ class BesselBasisFunction(Function):
         found = BesselBasisBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("bessel_basis: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 4)
 
     @staticmethod
@@ -208,9 +210,10 @@ class _BesselBasisTraced(Function):
 
     @staticmethod
     def forward(x, n, cutoff):
-        tensors = (x, n)
+        tensors, values = (x, n), (cutoff,)
+        _rt.check(tensors, ('x', 'n'), values, ('cutoff',))
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, (cutoff,))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -236,7 +239,7 @@ class _BesselBasisTraced(Function):
 
 
 def _call(x, n, cutoff):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("bessel_basis", x, n, cutoff)
     if torch.compiler.is_compiling():
         outputs = _BesselBasisTraced.apply(x, n, cutoff)

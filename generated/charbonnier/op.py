@@ -63,7 +63,7 @@ class CharbonnierFunction(Function):
     @staticmethod
     def forward(input_, target, epsilon):
         tensors, values = (input_, target), (epsilon,)
-        _rt.check_numbers(values, ('epsilon',))
+        _rt.check(tensors, ('input', 'target'), values, ('epsilon',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +84,8 @@ class CharbonnierFunction(Function):
         found = CharbonnierBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("charbonnier: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -184,8 +186,9 @@ class _CharbonnierTraced(Function):
 
     @staticmethod
     def forward(input_, target, epsilon):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, (epsilon,))
+        tensors, values = (input_, target), (epsilon,)
+        _rt.check(tensors, ('input', 'target'), values, ('epsilon',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -209,7 +212,7 @@ class _CharbonnierTraced(Function):
 
 
 def _call(input_, target, epsilon):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("charbonnier", input_, target, epsilon)
     if torch.compiler.is_compiling():
         outputs = _CharbonnierTraced.apply(input_, target, epsilon)

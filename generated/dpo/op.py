@@ -63,7 +63,7 @@ class DpoFunction(Function):
     @staticmethod
     def forward(chosen, rejected, beta):
         tensors, values = (chosen, rejected), (beta,)
-        _rt.check_numbers(values, ('beta',))
+        _rt.check(tensors, ('chosen', 'rejected'), values, ('beta',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +84,8 @@ class DpoFunction(Function):
         found = DpoBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("dpo: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -184,8 +186,9 @@ class _DpoTraced(Function):
 
     @staticmethod
     def forward(chosen, rejected, beta):
-        tensors = (chosen, rejected)
-        outputs = _torch_forward(tensors, (beta,))
+        tensors, values = (chosen, rejected), (beta,)
+        _rt.check(tensors, ('chosen', 'rejected'), values, ('beta',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -209,7 +212,7 @@ class _DpoTraced(Function):
 
 
 def _call(chosen, rejected, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("dpo", chosen, rejected, beta)
     if torch.compiler.is_compiling():
         outputs = _DpoTraced.apply(chosen, rejected, beta)

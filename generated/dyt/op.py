@@ -63,6 +63,7 @@ class DytFunction(Function):
     @staticmethod
     def forward(x, alpha, gamma, beta, aligned=False):
         tensors, values = (x, alpha, gamma, beta), ()
+        _rt.check(tensors, ('x', 'alpha', 'gamma', 'beta'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -96,6 +97,8 @@ class DytFunction(Function):
         found = DytBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("dyt: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2, 3), 5)
 
     @staticmethod
@@ -217,9 +220,10 @@ class _DytTraced(Function):
 
     @staticmethod
     def forward(x, alpha, gamma, beta):
-        tensors = (x, alpha, gamma, beta)
+        tensors, values = (x, alpha, gamma, beta), ()
+        _rt.check(tensors, ('x', 'alpha', 'gamma', 'beta'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -255,7 +259,7 @@ class _DytTraced(Function):
 
 
 def _call(x, alpha, gamma, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("dyt", x, alpha, gamma, beta)
     if torch.compiler.is_compiling():
         outputs = _DytTraced.apply(x, alpha, gamma, beta)

@@ -61,7 +61,7 @@ class EluFunction(Function):
     @staticmethod
     def forward(x, alpha):
         tensors, values = (x,), (alpha,)
-        _rt.check_numbers(values, ('alpha',))
+        _rt.check(tensors, ('x',), values, ('alpha',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class EluFunction(Function):
         found = EluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("elu: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _EluTraced(Function):
 
     @staticmethod
     def forward(x, alpha):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (alpha,))
+        tensors, values = (x,), (alpha,)
+        _rt.check(tensors, ('x',), values, ('alpha',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _EluTraced(Function):
 
 
 def _call(x, alpha):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("elu", x, alpha)
     if torch.compiler.is_compiling():
         outputs = _EluTraced.apply(x, alpha)

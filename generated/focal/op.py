@@ -63,7 +63,7 @@ class FocalFunction(Function):
     @staticmethod
     def forward(input_, target, alpha, gamma):
         tensors, values = (input_, target), (alpha, gamma)
-        _rt.check_numbers(values, ('alpha', 'gamma'))
+        _rt.check(tensors, ('input', 'target'), values, ('alpha', 'gamma'))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -85,6 +85,8 @@ class FocalFunction(Function):
         found = FocalBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("focal: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 4)
 
     @staticmethod
@@ -185,8 +187,9 @@ class _FocalTraced(Function):
 
     @staticmethod
     def forward(input_, target, alpha, gamma):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, (alpha, gamma))
+        tensors, values = (input_, target), (alpha, gamma)
+        _rt.check(tensors, ('input', 'target'), values, ('alpha', 'gamma'))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -211,7 +214,7 @@ class _FocalTraced(Function):
 
 
 def _call(input_, target, alpha, gamma):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("focal", input_, target, alpha, gamma)
     if torch.compiler.is_compiling():
         outputs = _FocalTraced.apply(input_, target, alpha, gamma)

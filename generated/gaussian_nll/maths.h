@@ -30,7 +30,7 @@ template <typename T> AUTOFN_FN T times_exp(T v, T u) {
 }
 
 template <typename T> AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(0.5) * (log_var + times_exp(square(input - target), -log_var));
+  return T(0.5) * log_var + T(0.5) * times_exp(square(input - target), -log_var);
 }
 
 template <typename T>

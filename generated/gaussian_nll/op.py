@@ -63,6 +63,7 @@ class GaussianNllFunction(Function):
     @staticmethod
     def forward(input_, target, log_var):
         tensors, values = (input_, target, log_var), ()
+        _rt.check(tensors, ('input', 'target', 'log_var'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -83,6 +84,8 @@ class GaussianNllFunction(Function):
         found = GaussianNllBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("gaussian_nll: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 3)
 
     @staticmethod
@@ -183,8 +186,9 @@ class _GaussianNllTraced(Function):
 
     @staticmethod
     def forward(input_, target, log_var):
-        tensors = (input_, target, log_var)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (input_, target, log_var), ()
+        _rt.check(tensors, ('input', 'target', 'log_var'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _GaussianNllTraced(Function):
 
 
 def _call(input_, target, log_var):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("gaussian_nll", input_, target, log_var)
     if torch.compiler.is_compiling():
         outputs = _GaussianNllTraced.apply(input_, target, log_var)

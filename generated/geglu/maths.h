@@ -4,8 +4,8 @@
 //
 //     geglu(gate, x) = gate*x*(tanh(sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi)) + 1)/2
 //     grad gate = grad*x*(2*sqrt(2)*gate*(0.134145*gate**2 +
-//         1)*sigmoid(-2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))/sqrt(pi) +
-//         1)*sigmoid(2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))
+//         1)*sigmoid(-2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))/sqrt(pi) +
+//         1)*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
 //     grad x = gate*grad*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
@@ -47,13 +47,11 @@ template <typename T> AUTOFN_FN T geglu_forward(T gate, T x) {
 }
 
 template <typename T> AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = square(gate);
-  const T v1 = T(1.5957691216057308) * gate;
-  const T v2 = v1 * (T(0.044715) * v0 + T(1));
-  const T v3 = grad * x * (v1 * (T(0.134145) * v0 + T(1)) * sigmoid(-v2) + T(1));
-  const T s0 = sigmoid(T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate)));
-  grad_gate = v3 * sigmoid(v2);
-  grad_x = gate * grad * s0;
+  const T v0 = T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate));
+  const T v1 = grad * sigmoid(v0);
+  const T v2 = T(1.5957691216057308) * gate * (T(0.134145) * square(gate) + T(1));
+  grad_gate = v1 * x * (v2 * sigmoid(-v0) + T(1));
+  grad_x = gate * v1;
 }
 
 }  // namespace autofn_geglu

@@ -3,8 +3,8 @@
 
     geglu(gate, x) = gate*x*(tanh(sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi)) + 1)/2
     grad gate = grad*x*(2*sqrt(2)*gate*(0.134145*gate**2 +
-        1)*sigmoid(-2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))/sqrt(pi) +
-        1)*sigmoid(2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))
+        1)*sigmoid(-2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))/sqrt(pi) +
+        1)*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
     grad x = gate*grad*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
@@ -22,90 +22,86 @@ def forward(gate, x):
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
+    v0 = 1.5957691216057308 * (gate + 0.044715 * gate**3)
+    v1 = grad * torch.sigmoid(v0)
     grad_gate = grad_x = None
     if needs[0]:
-        v0 = gate**2
-        v1 = 1.5957691216057308 * gate
-        v2 = v1 * (0.044715 * v0 + 1)
-        v3 = grad * x * (v1 * (0.134145 * v0 + 1) * torch.sigmoid(-v2) + 1)
-        grad_gate = v3 * torch.sigmoid(v2)
+        v2 = 1.5957691216057308 * gate * (0.134145 * gate**2 + 1) * torch.sigmoid(-v0)
+        grad_gate = v1 * x * (v2 + 1)
     if needs[1]:
-        s0 = torch.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate**3))
-        grad_x = gate * grad * s0
+        grad_x = gate * v1
     return grad_gate, grad_x
 
 
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v1 = 2 * 0.7978845608028654
-    v0 = gate**2
-    v2 = gate * v1 * (0.044715 * v0 + 1)
-    s0 = torch.sigmoid(-v2)
-    v3 = 0.134145 * v0 + 1
-    v4 = v1 * v3
-    v5 = gate * (s0 * v4) + 1
-    s1 = torch.sigmoid(v2)
-    v6 = v5 * s1
+    v0 = 1.5957691216057308 * (gate + 0.044715 * gate**3)
+    s0 = torch.sigmoid(v0)
+    s1 = torch.sigmoid(-v0)
+    v1 = gate**2
+    v2 = 0.134145 * v1 + 1
+    v3 = 1.5957691216057308 * v2
+    v4 = gate * (s1 * v3) + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v7 = v6 * d_gate
+        v5 = s0 * v4 * d_gate
+    if (needs[0] or needs[1]) and d_x is not None:
+        v6 = s0 * d_x
     if needs[0] and d_gate is not None:
-        grad_grad = v7 * x
+        grad_grad = v5 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, gate * d_x * torch.sigmoid(v1 * (gate + 0.044715 * gate**3)))
+        grad_grad = add(grad_grad, gate * v6)
     if needs[1] and d_gate is not None:
-        v8 = 0.26829 * v0 + 2
-        v9 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v8))
-        v10 = v9 - gate * (s1 * (v3 * (1.2732395447351628 * v8)))
-        grad_gate = x * (d_gate * (s0 * s1) * grad) * v10
+        v7 = v3 + (0.42812889763560147 * v1 + v3 * v4)
+        v8 = v7 - gate * (2.5464790894703255 * s0 * v2**2)
+        grad_gate = x * (d_gate * (s0 * s1) * grad) * v8
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v6 * d_x))
+        grad_gate = add(grad_gate, grad * (v4 * v6))
     if needs[2] and d_gate is not None:
-        grad_x = v7 * grad
+        grad_x = v5 * grad
     return grad_grad, grad_gate, grad_x
 
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
+    v0 = 1.5957691216057308 * (gate + 0.044715 * gate**3)
+    s0 = torch.sigmoid(v0)
     d_out = None
     if d_gate is not None:
-        v0 = gate**2
-        v1 = 1.5957691216057308 * gate
-        v2 = v1 * (0.044715 * v0 + 1)
-        v3 = d_gate * x * (v1 * (0.134145 * v0 + 1) * torch.sigmoid(-v2) + 1)
-        d_out = v3 * torch.sigmoid(v2)
+        v1 = 1.5957691216057308 * gate * (0.134145 * gate**2 + 1) * torch.sigmoid(-v0)
+        d_out = s0 * d_gate * x * (v1 + 1)
     if d_x is not None:
-        d_out = add(
-            d_out, gate * d_x * torch.sigmoid(1.5957691216057308 * (gate + 0.044715 * gate**3))
-        )
+        d_out = add(d_out, gate * (s0 * d_x))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     """The tangent of each gradient."""
-    v1 = 2 * 0.7978845608028654
-    v0 = gate**2
-    v2 = gate * v1 * (0.044715 * v0 + 1)
-    s0 = torch.sigmoid(-v2)
-    v3 = 0.134145 * v0 + 1
-    v4 = v1 * v3
-    v5 = gate * (s0 * v4) + 1
-    s1 = torch.sigmoid(v2)
-    v6 = v5 * s1
+    v0 = 1.5957691216057308 * (gate + 0.044715 * gate**3)
+    s1 = torch.sigmoid(v0)
+    s0 = torch.sigmoid(-v0)
+    v1 = gate**2
+    v2 = 0.134145 * v1 + 1
+    v3 = 1.5957691216057308 * v2
+    v4 = gate * (s0 * v3) + 1
     d_grad_gate = d_grad_x = None
+    if d_gate is not None or d_x is not None:
+        v6 = s1 * grad
+    if d_grad is not None:
+        v5 = s1 * d_grad
     if d_x is not None or d_gate is not None:
-        v8 = v6 * grad
+        v7 = v4 * v6
     if needs[0] and d_grad is not None:
-        d_grad_gate = v6 * d_grad * x
+        d_grad_gate = v4 * v5 * x
     if needs[0] and d_gate is not None:
-        v7 = 0.26829 * v0 + 2
-        v9 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v7))
-        v10 = v9 - gate * (s1 * (v3 * (1.2732395447351628 * v7)))
-        d_grad_gate = add(d_grad_gate, x * (grad * (s0 * s1 * d_gate)) * v10)
+        v8 = gate * (s1 * (2.5464790894703255 * v2**2))
+        d_grad_gate = add(
+            d_grad_gate, x * (s0 * v6 * d_gate) * (v3 + (0.42812889763560147 * v1 + v3 * v4) - v8)
+        )
     if needs[0] and d_x is not None:
-        d_grad_gate = add(d_grad_gate, v8 * d_x)
+        d_grad_gate = add(d_grad_gate, v7 * d_x)
     if needs[1] and d_grad is not None:
-        d_grad_x = gate * d_grad * torch.sigmoid(v1 * (gate + 0.044715 * gate**3))
+        d_grad_x = gate * v5
     if needs[1] and d_gate is not None:
-        d_grad_x = add(d_grad_x, v8 * d_gate)
+        d_grad_x = add(d_grad_x, v7 * d_gate)
     return d_grad_gate, d_grad_x

@@ -61,6 +61,7 @@ class GegluFunction(Function):
     @staticmethod
     def forward(gate, x):
         tensors, values = (gate, x), ()
+        _rt.check(tensors, ('gate', 'x'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +83,8 @@ class GegluFunction(Function):
         found = GegluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("geglu: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -182,8 +185,9 @@ class _GegluTraced(Function):
 
     @staticmethod
     def forward(gate, x):
-        tensors = (gate, x)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (gate, x), ()
+        _rt.check(tensors, ('gate', 'x'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _GegluTraced(Function):
 
 
 def _call(gate, x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("geglu", gate, x)
     if torch.compiler.is_compiling():
         outputs = _GegluTraced.apply(gate, x)
@@ -230,8 +234,8 @@ def geglu(gate: Tensor, x: Tensor) -> Tensor:
 
         geglu(gate, x) = gate*x*(tanh(sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi)) + 1)/2
         grad gate = grad*x*(2*sqrt(2)*gate*(0.134145*gate**2 +
-            1)*sigmoid(-2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))/sqrt(pi) +
-            1)*sigmoid(2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))
+            1)*sigmoid(-2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))/sqrt(pi) +
+            1)*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
         grad x = gate*grad*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
 
     gate: tensor of any shape; tensors broadcast.
@@ -246,8 +250,8 @@ class Geglu(_nn.Module):
 
         geglu(gate, x) = gate*x*(tanh(sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi)) + 1)/2
         grad gate = grad*x*(2*sqrt(2)*gate*(0.134145*gate**2 +
-            1)*sigmoid(-2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))/sqrt(pi) +
-            1)*sigmoid(2*sqrt(2)*gate*(0.044715*gate**2 + 1)/sqrt(pi))
+            1)*sigmoid(-2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))/sqrt(pi) +
+            1)*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
         grad x = gate*grad*sigmoid(2*sqrt(2)*(0.044715*gate**3 + gate)/sqrt(pi))
 
     Generated from geglu.py.

@@ -13,8 +13,11 @@ import os
 import torch
 
 DEBUG = os.environ.get("AUTOFN_DEBUG") == "1"
+_LOG = logging.getLogger("autofn")
 if DEBUG:
-    logging.basicConfig(level=logging.DEBUG)
+    _LOG.setLevel(logging.DEBUG)
+    if not _LOG.hasHandlers():
+        _LOG.addHandler(logging.StreamHandler())
 
 
 def backend():
@@ -26,12 +29,14 @@ def backend():
 
 
 def debug(what, *values):
-    """Logs a call under AUTOFN_DEBUG=1: tensors by dtype, shape and device."""
+    """Logs a call under AUTOFN_DEBUG=1: its path, and its tensors by dtype, shape and device."""
+    tensors = [v for v in values if isinstance(v, torch.Tensor)]
+    path = backend() if plain(*tensors) else f"{backend()}, autograd.Function"
     shown = [
         f"{v.dtype}{tuple(v.shape)}@{v.device}" if isinstance(v, torch.Tensor) else repr(v)
         for v in values
     ]
-    logging.getLogger("autofn").debug("%s [%s] %s", what, backend(), ", ".join(shown))
+    _LOG.debug("%s [%s] %s", what, path, ", ".join(shown))
 
 
 # --- when a Function is needed ---------------------------------------------------------------
@@ -43,7 +48,7 @@ def plain(*tensors):
         return False
     if not torch.is_grad_enabled():
         return True
-    return not any(t is not None and t.requires_grad for t in tensors)
+    return not any(getattr(t, "requires_grad", False) for t in tensors)
 
 
 def nested_forward_mode():
@@ -58,11 +63,21 @@ def refuse_nested_forward_mode(name):
         raise NotImplementedError(f"{name}: PyTorch loses second tangents through a Function")
 
 
-def check_numbers(values, names):
-    """Numbers are Python numbers: a tensor here would silently lose its gradient."""
-    for value, name in zip(values, names):
+def check(tensors, names, values, value_names):
+    """Tensors are real tensors (an optional one, also named among the values, may be None).
+
+    Numbers are Python numbers: a tensor there would silently lose its gradient.
+    """
+    for tensor, name in zip(tensors, names):
+        if tensor is None and name in value_names:
+            continue
+        if not isinstance(tensor, torch.Tensor):
+            raise TypeError(f"{name} is a Tensor, not {type(tensor).__name__}")
+        if tensor.is_complex():
+            raise TypeError(f"{name} is complex: the formula is one of real numbers")
+    for value, name in zip(values, value_names):
         if isinstance(value, torch.Tensor):
-            raise TypeError(f"{name} is a Python number, not a tensor: it takes no gradient")
+            raise TypeError(f"{name} is a Python number, not a Tensor: it takes no gradient")
 
 
 # --- dtypes ----------------------------------------------------------------------------------
@@ -77,11 +92,8 @@ def result_type(*tensors):
         scalars = [t.dtype for t in given if t.dim() == 0]
         dtype = _promoted(sized or scalars)
         # A 0-dim tensor promotes only from integers to floating point.
-        floats = [d for d in scalars if d.is_floating_point or d.is_complex]
         if sized and not dtype.is_floating_point:
-            dtype = _promoted([dtype, *floats])
-    if dtype.is_complex:
-        raise TypeError("complex tensors are not supported: the formula is one of real numbers")
+            dtype = _promoted([dtype, *(d for d in scalars if d.is_floating_point)])
     return dtype if dtype.is_floating_point else torch.get_default_dtype()
 
 
@@ -132,7 +144,9 @@ def finish(value, shape, dtype, like):
     if value is None or not isinstance(value, torch.Tensor):
         return torch.full(shape, value or 0, dtype=dtype, device=like.device)
     value = value.to(dtype)
-    return value if value.shape == shape else value.expand(shape).contiguous()
+    if value.shape == shape:
+        return value
+    return value.expand(shape).clone(memory_format=torch.contiguous_format)
 
 
 def fill(grads):

@@ -3,8 +3,8 @@
 // GELU, its tanh approximation with a cubic argument (arXiv:1606.08415).
 //
 //     gelu_tanh(x) = x*(tanh(sqrt(2)*(0.044715*x**3 + x)/sqrt(pi)) + 1)/2
-//     grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*x*(0.044715*x**2 +
-//         1)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*x*(0.044715*x**2 + 1)/sqrt(pi))
+//     grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*(0.044715*x**3 +
+//         x)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*(0.044715*x**3 + x)/sqrt(pi))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -44,10 +44,9 @@ template <typename T> AUTOFN_FN T gelu_tanh_forward(T x) {
 }
 
 template <typename T> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
-  const T v0 = square(x);
-  const T v1 = T(1.5957691216057308) * x;
-  const T v2 = v1 * (T(0.044715) * v0 + T(1));
-  return grad * (v1 * (T(0.134145) * v0 + T(1)) * sigmoid(-v2) + T(1)) * sigmoid(v2);
+  const T v0 = T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x));
+  const T v1 = T(1.5957691216057308) * x * (T(0.134145) * square(x) + T(1)) * sigmoid(-v0);
+  return grad * (v1 + T(1)) * sigmoid(v0);
 }
 
 }  // namespace autofn_gelu_tanh

@@ -2,8 +2,8 @@
 """GELU, its tanh approximation with a cubic argument (arXiv:1606.08415).
 
     gelu_tanh(x) = x*(tanh(sqrt(2)*(0.044715*x**3 + x)/sqrt(pi)) + 1)/2
-    grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*x*(0.044715*x**2 +
-        1)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*x*(0.044715*x**2 + 1)/sqrt(pi))
+    grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*(0.044715*x**3 +
+        x)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*(0.044715*x**3 + x)/sqrt(pi))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -20,60 +20,52 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = x**2
-    v1 = 1.5957691216057308 * x
-    v2 = v1 * (0.044715 * v0 + 1)
-    v3 = grad * (v1 * (0.134145 * v0 + 1) * torch.sigmoid(-v2) + 1)
-    return (v3 * torch.sigmoid(v2),)
+    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
+    v1 = 1.5957691216057308 * x * (0.134145 * x**2 + 1) * torch.sigmoid(-v0) + 1
+    return (grad * v1 * torch.sigmoid(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = x**2
-    v1 = 2 * 0.7978845608028654
-    v2 = x * v1 * (0.044715 * v0 + 1)
-    s0 = torch.sigmoid(-v2)
-    v3 = 0.134145 * v0 + 1
-    v4 = v1 * v3
-    v5 = x * (s0 * v4) + 1
-    s1 = torch.sigmoid(v2)
-    v6 = s1 * d_x
+    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
+    s0 = torch.sigmoid(-v0)
+    v1 = x**2
+    v2 = 0.134145 * v1 + 1
+    v3 = 1.5957691216057308 * v2
+    v4 = x * (s0 * v3) + 1
+    s1 = torch.sigmoid(v0)
+    v5 = s1 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v5 * v6
+        grad_grad = v4 * v5
     if needs[1]:
-        v7 = 0.26829 * v0 + 2
-        v8 = v4 + (0.53658 * v0 * 0.7978845608028654 + v5 * (0.7978845608028654 * v7))
-        grad_x = s0 * v6 * grad * (v8 - x * (s1 * (v3 * (1.2732395447351628 * v7))))
+        v6 = v3 + (0.42812889763560147 * v1 + v3 * v4)
+        grad_x = s0 * v5 * grad * (v6 - x * (s1 * (2.5464790894703255 * v2**2)))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = x**2
-    v1 = 1.5957691216057308 * x
-    v2 = v1 * (0.044715 * v0 + 1)
-    v3 = d_x * (v1 * (0.134145 * v0 + 1) * torch.sigmoid(-v2) + 1)
-    return v3 * torch.sigmoid(v2)
+    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
+    v1 = 1.5957691216057308 * x * (0.134145 * x**2 + 1) * torch.sigmoid(-v0) + 1
+    return d_x * v1 * torch.sigmoid(v0)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = x**2
-    v1 = 2 * 0.7978845608028654
-    v2 = x * v1 * (0.044715 * v0 + 1)
-    s0 = torch.sigmoid(v2)
-    s1 = torch.sigmoid(-v2)
-    v3 = 0.134145 * v0 + 1
-    v4 = v1 * v3
-    v5 = x * (s1 * v4) + 1
+    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
+    s0 = torch.sigmoid(v0)
+    s1 = torch.sigmoid(-v0)
+    v1 = x**2
+    v2 = 0.134145 * v1 + 1
+    v3 = 1.5957691216057308 * v2
+    v4 = x * (s1 * v3) + 1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0 * v5 * d_grad
+        d_grad_x = s0 * v4 * d_grad
     if d_x is not None:
-        v6 = 0.26829 * v0 + 2
-        v7 = v4 + (0.53658 * v0 * 0.7978845608028654 + v6 * (0.7978845608028654 * v5))
+        v5 = v3 + (0.42812889763560147 * v1 + v3 * v4)
         d_grad_x = add(
-            d_grad_x, s0 * s1 * d_x * grad * (v7 - x * (v6 * (v3 * (1.2732395447351628 * s0))))
+            d_grad_x, s0 * s1 * d_x * grad * (v5 - x * (2.5464790894703255 * s0 * v2**2))
         )
     return (d_grad_x,)

@@ -61,6 +61,7 @@ class GeluTanhFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -81,6 +82,8 @@ class GeluTanhFunction(Function):
         found = GeluTanhBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("gelu_tanh: gradients", *found)
         return _rt.spread(found, needs, (0,), 1)
 
     @staticmethod
@@ -181,8 +184,9 @@ class _GeluTanhTraced(Function):
 
     @staticmethod
     def forward(x):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -206,7 +210,7 @@ class _GeluTanhTraced(Function):
 
 
 def _call(x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("gelu_tanh", x)
     if torch.compiler.is_compiling():
         outputs = _GeluTanhTraced.apply(x)
@@ -227,8 +231,8 @@ def gelu_tanh(x: Tensor) -> Tensor:
     """GELU, its tanh approximation with a cubic argument (arXiv:1606.08415).
 
         gelu_tanh(x) = x*(tanh(sqrt(2)*(0.044715*x**3 + x)/sqrt(pi)) + 1)/2
-        grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*x*(0.044715*x**2 +
-            1)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*x*(0.044715*x**2 + 1)/sqrt(pi))
+        grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*(0.044715*x**3 +
+            x)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*(0.044715*x**3 + x)/sqrt(pi))
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -240,8 +244,8 @@ class GeluTanh(_nn.Module):
     """GELU, its tanh approximation with a cubic argument (arXiv:1606.08415).
 
         gelu_tanh(x) = x*(tanh(sqrt(2)*(0.044715*x**3 + x)/sqrt(pi)) + 1)/2
-        grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*x*(0.044715*x**2 +
-            1)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*x*(0.044715*x**2 + 1)/sqrt(pi))
+        grad x = grad*(2*sqrt(2)*x*(0.134145*x**2 + 1)*sigmoid(-2*sqrt(2)*(0.044715*x**3 +
+            x)/sqrt(pi))/sqrt(pi) + 1)*sigmoid(2*sqrt(2)*(0.044715*x**3 + x)/sqrt(pi))
 
     Generated from gelu_tanh.py.
     """

@@ -61,6 +61,7 @@ class GluFunction(Function):
     @staticmethod
     def forward(x, gate):
         tensors, values = (x, gate), ()
+        _rt.check(tensors, ('x', 'gate'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +83,8 @@ class GluFunction(Function):
         found = GluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("glu: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -182,8 +185,9 @@ class _GluTraced(Function):
 
     @staticmethod
     def forward(x, gate):
-        tensors = (x, gate)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x, gate), ()
+        _rt.check(tensors, ('x', 'gate'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _GluTraced(Function):
 
 
 def _call(x, gate):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("glu", x, gate)
     if torch.compiler.is_compiling():
         outputs = _GluTraced.apply(x, gate)

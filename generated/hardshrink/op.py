@@ -61,7 +61,7 @@ class HardshrinkFunction(Function):
     @staticmethod
     def forward(x, lambd):
         tensors, values = (x,), (lambd,)
-        _rt.check_numbers(values, ('lambd',))
+        _rt.check(tensors, ('x',), values, ('lambd',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class HardshrinkFunction(Function):
         found = HardshrinkBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("hardshrink: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _HardshrinkTraced(Function):
 
     @staticmethod
     def forward(x, lambd):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (lambd,))
+        tensors, values = (x,), (lambd,)
+        _rt.check(tensors, ('x',), values, ('lambd',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _HardshrinkTraced(Function):
 
 
 def _call(x, lambd):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("hardshrink", x, lambd)
     if torch.compiler.is_compiling():
         outputs = _HardshrinkTraced.apply(x, lambd)

@@ -63,7 +63,7 @@ class HuberFunction(Function):
     @staticmethod
     def forward(input_, target, delta):
         tensors, values = (input_, target), (delta,)
-        _rt.check_numbers(values, ('delta',))
+        _rt.check(tensors, ('input', 'target'), values, ('delta',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +84,8 @@ class HuberFunction(Function):
         found = HuberBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("huber: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -184,8 +186,9 @@ class _HuberTraced(Function):
 
     @staticmethod
     def forward(input_, target, delta):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, (delta,))
+        tensors, values = (input_, target), (delta,)
+        _rt.check(tensors, ('input', 'target'), values, ('delta',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -209,7 +212,7 @@ class _HuberTraced(Function):
 
 
 def _call(input_, target, delta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("huber", input_, target, delta)
     if torch.compiler.is_compiling():
         outputs = _HuberTraced.apply(input_, target, delta)

@@ -63,6 +63,7 @@ class LaplaceNllFunction(Function):
     @staticmethod
     def forward(input_, target, log_scale):
         tensors, values = (input_, target, log_scale), ()
+        _rt.check(tensors, ('input', 'target', 'log_scale'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -83,6 +84,8 @@ class LaplaceNllFunction(Function):
         found = LaplaceNllBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("laplace_nll: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 3)
 
     @staticmethod
@@ -183,8 +186,9 @@ class _LaplaceNllTraced(Function):
 
     @staticmethod
     def forward(input_, target, log_scale):
-        tensors = (input_, target, log_scale)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (input_, target, log_scale), ()
+        _rt.check(tensors, ('input', 'target', 'log_scale'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _LaplaceNllTraced(Function):
 
 
 def _call(input_, target, log_scale):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("laplace_nll", input_, target, log_scale)
     if torch.compiler.is_compiling():
         outputs = _LaplaceNllTraced.apply(input_, target, log_scale)

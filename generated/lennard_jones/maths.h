@@ -3,9 +3,9 @@
 // Lennard-Jones potential at distance x: well depth epsilon, zero at sigma (Jones, 1924).
 //
 //     lennard_jones(x, epsilon, sigma) = 4*epsilon*(sigma**12/x**12 - sigma**6/x**6)
-//     grad x = 4*epsilon*grad*(-12*sigma**12/x**13 + 6*sigma**6/x**7)
-//     grad epsilon = grad*(4*sigma**12/x**12 - 4*sigma**6/x**6)
-//     grad sigma = 4*epsilon*grad*(12*sigma**11/x**12 - 6*sigma**5/x**6)
+//     grad x = 24*epsilon*grad*sigma**6*(-2*sigma**6/x**6 + 1)/x**7
+//     grad epsilon = 4*grad*sigma**6*(sigma**6/x**6 - 1)/x**6
+//     grad sigma = 24*epsilon*grad*sigma**5*(2*sigma**6/x**6 - 1)/x**6
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -41,13 +41,13 @@ template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
   const T v0 = powi<6>(sigma);
-  const T v1 = powi<12>(sigma);
-  const T v2 = T(4) * grad * epsilon;
-  const T v3 = T(1) / powi<6>(x);
-  const T v4 = T(1) / powi<12>(x);
-  grad_x = v2 * (T(6) * v0 / powi<7>(x) - T(12) * v1 / powi<13>(x));
-  grad_epsilon = grad * (v4 * (T(4) * v1) - v3 * (T(4) * v0));
-  grad_sigma = v2 * (T(12) * v4 * powi<11>(sigma) - T(6) * v3 * powi<5>(sigma));
+  const T v1 = T(1) / powi<6>(x);
+  const T v2 = v0 * v1;
+  const T v3 = T(2) * v2 - T(1);
+  const T v4 = T(24) * grad * epsilon;
+  grad_x = -v4 * (v0 * v3) / powi<7>(x);
+  grad_epsilon = grad * (T(4) * v2) * (v2 - T(1));
+  grad_sigma = v4 * (v1 * v3) * powi<5>(sigma);
 }
 
 }  // namespace autofn_lennard_jones

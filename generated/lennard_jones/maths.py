@@ -2,9 +2,9 @@
 """Lennard-Jones potential at distance x: well depth epsilon, zero at sigma (Jones, 1924).
 
     lennard_jones(x, epsilon, sigma) = 4*epsilon*(sigma**12/x**12 - sigma**6/x**6)
-    grad x = 4*epsilon*grad*(-12*sigma**12/x**13 + 6*sigma**6/x**7)
-    grad epsilon = grad*(4*sigma**12/x**12 - 4*sigma**6/x**6)
-    grad sigma = 4*epsilon*grad*(12*sigma**11/x**12 - 6*sigma**5/x**6)
+    grad x = 24*epsilon*grad*sigma**6*(-2*sigma**6/x**6 + 1)/x**7
+    grad epsilon = 4*grad*sigma**6*(sigma**6/x**6 - 1)/x**6
+    grad sigma = 24*epsilon*grad*sigma**5*(2*sigma**6/x**6 - 1)/x**6
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -19,162 +19,155 @@ def forward(x, epsilon, sigma):
 
 def vjp(needs, grad, x, epsilon, sigma):
     """The gradient of each input, where `needs` asks for it."""
+    v0 = sigma**6
+    v1 = 1 / x**6
+    v2 = v0 * v1
     grad_x = grad_epsilon = grad_sigma = None
-    if needs[0] or needs[1]:
-        v0 = sigma**6
-        v1 = sigma**12
     if needs[0] or needs[2]:
-        v2 = 4 * grad * epsilon
-    if needs[1] or needs[2]:
-        v3 = 1 / x**6
-        v4 = 1 / x**12
+        v3 = 2 * v2 - 1
+        v4 = 24 * grad * epsilon
     if needs[0]:
-        grad_x = v2 * (6 * v0 / x**7 - 12 * v1 / x**13)
+        grad_x = -v4 * (v0 * v3) / x**7
     if needs[1]:
-        grad_epsilon = grad * (v4 * (4 * v1) - v3 * (4 * v0))
+        grad_epsilon = grad * (4 * v2) * (v2 - 1)
     if needs[2]:
-        grad_sigma = v2 * (12 * v4 * sigma**11 - 6 * v3 * sigma**5)
+        grad_sigma = v4 * (v1 * v3) * sigma**5
     return grad_x, grad_epsilon, grad_sigma
 
 
 def double_vjp(needs, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v2 = sigma**6
+    v3 = 1 / x**6
+    v4 = v2 * v3
+    v5 = 2 * v4 - 1
+    v6 = 1 / x**7
+    v10 = sigma**5
     grad_grad = grad_x = grad_epsilon = grad_sigma = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
-        v0 = 4 * epsilon
+        v0 = 24 * epsilon
+    if needs[1] or needs[2] or needs[3]:
+        v14 = 24 * grad
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_epsilon is not None):
-        v1 = sigma**6
-        v3 = sigma**12
-    v2 = 1 / x**7
-    v4 = 1 / x**13
-    if (needs[0] or needs[2] or needs[3]) and (d_epsilon is not None or d_sigma is not None):
-        v7 = 1 / x**6
-        v8 = 1 / x**12
-    v9 = sigma**5
-    v11 = sigma**11
-    if (needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
-        v14 = v0 * grad
-    if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_epsilon is not None):
-        v5 = v3 * v4
+        v7 = v2 * v6
+    if needs[0] or needs[1] or needs[3]:
+        v9 = 4 * v4
+    if (needs[0] or needs[1] or needs[2]) and d_sigma is not None:
+        v11 = v10 * d_sigma
     if (needs[0] or needs[2] or needs[3]) and (d_sigma is not None or d_epsilon is not None):
-        v10 = v7 * v9
-        v12 = v8 * v11
+        v12 = v3 * v5
+    if (needs[0] or needs[1]) and d_x is not None:
+        v1 = v0 * d_x
     if (needs[0] or needs[2]) and d_x is not None:
-        v6 = d_x * (v2 * (6 * v1) - 12 * v5)
+        v8 = -v5 * v7
     if (needs[0] or needs[2]) and d_sigma is not None:
-        v13 = d_sigma * (12 * v12 - 6 * v10)
-    if (needs[1] or needs[3]) and d_x is not None:
-        v15 = d_x * v14
+        v13 = v11 * v12
     if (needs[1] or needs[3]) and d_epsilon is not None:
-        v16 = grad * d_epsilon
+        v15 = v14 * d_epsilon
     if (needs[1] or needs[3]) and (d_sigma is not None or d_x is not None):
-        v17 = v9 * (36 * v2) - v4 * (144 * v11)
-    if (needs[1] or needs[3]) and d_sigma is not None:
-        v18 = d_sigma * v14
-    if needs[2] and (d_x is not None or d_sigma is not None):
-        v19 = 4 * grad
+        v16 = v9 - 1
+        v17 = epsilon * (grad * (144 * v6))
     if needs[0] and d_x is not None:
-        grad_grad = v0 * v6
+        grad_grad = v1 * v8
     if needs[0] and d_epsilon is not None:
-        grad_grad = add(grad_grad, d_epsilon * (v8 * (4 * v3) - v7 * (4 * v1)))
+        grad_grad = add(grad_grad, v9 * d_epsilon * (v4 - 1))
     if needs[0] and d_sigma is not None:
         grad_grad = add(grad_grad, v0 * v13)
     if needs[1] and d_x is not None:
-        grad_x = v15 * (156 * v3 / x**14 - 42 * v1 / x**8)
+        grad_x = grad * (v1 * v2) * (26 * v4 - 7) / x**8
     if needs[1] and d_epsilon is not None:
-        grad_x = add(grad_x, v16 * (v2 * (24 * v1) - 48 * v5))
+        grad_x = add(grad_x, -v7 * (v5 * v15))
     if needs[1] and d_sigma is not None:
-        grad_x = add(grad_x, v17 * v18)
+        grad_x = add(grad_x, -v17 * (v11 * v16))
     if needs[2] and d_x is not None:
-        grad_epsilon = v6 * v19
+        grad_epsilon = d_x * (v8 * v14)
     if needs[2] and d_sigma is not None:
-        grad_epsilon = add(grad_epsilon, v13 * v19)
+        grad_epsilon = add(grad_epsilon, v13 * v14)
     if needs[3] and d_x is not None:
-        grad_sigma = v15 * v17
+        grad_sigma = -d_x * (v17 * (v10 * v16))
     if needs[3] and d_epsilon is not None:
-        grad_sigma = add(grad_sigma, v16 * (48 * v12 - 24 * v10))
+        grad_sigma = add(grad_sigma, v15 * (v10 * v12))
     if needs[3] and d_sigma is not None:
-        grad_sigma = add(grad_sigma, v18 * (132 * v8 * sigma**10 - 30 * v7 * sigma**4))
+        grad_sigma = add(grad_sigma, grad * (d_sigma * (v0 * v3)) * sigma**4 * (22 * v4 - 5))
     return grad_grad, grad_x, grad_epsilon, grad_sigma
 
 
 def jvp(d_x, d_epsilon, d_sigma, x, epsilon, sigma):
     """The tangent of each output."""
+    v0 = sigma**6
+    v1 = 1 / x**6
+    v2 = v0 * v1
     d_out = None
-    if d_x is not None or d_epsilon is not None:
-        v0 = sigma**6
-        v1 = sigma**12
     if d_x is not None or d_sigma is not None:
-        v2 = 4 * epsilon
-    if d_epsilon is not None or d_sigma is not None:
-        v3 = 1 / x**6
-        v4 = 1 / x**12
+        v3 = 2 * v2 - 1
+        v4 = 24 * epsilon
     if d_x is not None:
-        d_out = v2 * d_x * (6 * v0 / x**7 - 12 * v1 / x**13)
+        d_out = -v4 * (v0 * v3) * d_x / x**7
     if d_epsilon is not None:
-        d_out = add(d_out, d_epsilon * (v4 * (4 * v1) - v3 * (4 * v0)))
+        d_out = add(d_out, 4 * v2 * d_epsilon * (v2 - 1))
     if d_sigma is not None:
-        d_out = add(d_out, v2 * d_sigma * (12 * v4 * sigma**11 - 6 * v3 * sigma**5))
+        d_out = add(d_out, v4 * (v1 * v3) * d_sigma * sigma**5)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The tangent of each gradient."""
+    v2 = sigma**6
+    v3 = 1 / x**6
+    v4 = v2 * v3
+    v5 = 2 * v4 - 1
+    v0 = 1 / x**7
+    v13 = sigma**5
     d_grad_x = d_grad_epsilon = d_grad_sigma = None
     if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_epsilon is not None):
-        v0 = sigma**6
-        v2 = sigma**12
-    v1 = 1 / x**7
-    v3 = 1 / x**13
-    v10 = sigma**5
-    v11 = sigma**11
-    if (needs[1] or needs[2]) and (
-        d_grad is not None or d_sigma is not None or d_epsilon is not None
-    ):
-        v15 = 1 / x**6
-        v16 = 1 / x**12
-    if (needs[0] or needs[2]) and (d_x is not None or d_sigma is not None):
-        v7 = 4 * epsilon
-    if (needs[0] or needs[1]) and (d_grad is not None or d_epsilon is not None or d_x is not None):
-        v4 = v1 * (24 * v0) - 48 * (v2 * v3)
-    if d_x is not None:
-        v6 = d_x * grad
-    if d_sigma is not None:
-        v13 = grad * d_sigma
+        v6 = 24 * v2
+    if d_sigma is not None or d_x is not None or d_epsilon is not None:
+        v14 = grad * v13
     if (needs[1] or needs[2]) and (
         d_sigma is not None or d_grad is not None or d_epsilon is not None
     ):
-        v17 = 48 * (v11 * v16) - 24 * (v10 * v15)
-    if (needs[0] or needs[2]) and d_grad is not None:
-        v5 = d_grad * epsilon
-    if (needs[0] or needs[2]) and d_x is not None:
-        v8 = v6 * v7
-    if (needs[0] or needs[2]) and d_epsilon is not None:
-        v9 = grad * d_epsilon
+        v17 = 24 * v3
+    if (needs[0] or needs[2]) and (d_grad is not None or d_sigma is not None or d_x is not None):
+        v1 = v0 * epsilon
+    if d_sigma is not None or d_grad is not None or d_x is not None:
+        v11 = 4 * v4
+    if (needs[1] or needs[2]) and (
+        d_sigma is not None or d_grad is not None or d_epsilon is not None
+    ):
+        v18 = v5 * v17
+    if needs[0] and (d_grad is not None or d_epsilon is not None):
+        v7 = -v5 * v6
+    if (needs[0] or needs[1]) and d_x is not None:
+        v8 = v6 * d_x
+    if (needs[0] or needs[2]) and (d_x is not None or d_sigma is not None):
+        v9 = epsilon * grad
+    if (needs[0] or needs[1]) and (d_epsilon is not None or d_x is not None):
+        v10 = v0 * grad
     if (needs[0] or needs[2]) and (d_sigma is not None or d_x is not None):
-        v12 = v10 * (36 * v1) - v3 * (144 * v11)
-    if (needs[0] or needs[2]) and d_sigma is not None:
-        v14 = v7 * v13
+        v12 = v11 - 1
+        v16 = 144 * v1
+    if (needs[0] or needs[1]) and d_sigma is not None:
+        v15 = v14 * d_sigma
     if needs[0] and d_grad is not None:
-        d_grad_x = v4 * v5
+        d_grad_x = v1 * v7 * d_grad
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v8 * (156 * v2 / x**14 - 42 * v0 / x**8))
+        d_grad_x = add(d_grad_x, v8 * v9 * (26 * v4 - 7) / x**8)
     if needs[0] and d_epsilon is not None:
-        d_grad_x = add(d_grad_x, v4 * v9)
+        d_grad_x = add(d_grad_x, v7 * v10 * d_epsilon)
     if needs[0] and d_sigma is not None:
-        d_grad_x = add(d_grad_x, v12 * v14)
+        d_grad_x = add(d_grad_x, -v16 * (v12 * v15))
     if needs[1] and d_grad is not None:
-        d_grad_epsilon = d_grad * (v2 * (4 * v16) - v15 * (4 * v0))
+        d_grad_epsilon = v11 * d_grad * (v4 - 1)
     if needs[1] and d_x is not None:
-        d_grad_epsilon = add(d_grad_epsilon, v4 * v6)
+        d_grad_epsilon = add(d_grad_epsilon, -v8 * (v5 * v10))
     if needs[1] and d_sigma is not None:
-        d_grad_epsilon = add(d_grad_epsilon, v13 * v17)
+        d_grad_epsilon = add(d_grad_epsilon, v15 * v18)
     if needs[2] and d_grad is not None:
-        d_grad_sigma = v5 * v17
+        d_grad_sigma = epsilon * (d_grad * (v13 * v18))
     if needs[2] and d_x is not None:
-        d_grad_sigma = add(d_grad_sigma, v8 * v12)
+        d_grad_sigma = add(d_grad_sigma, -d_x * (v16 * (v12 * v14)))
     if needs[2] and d_epsilon is not None:
-        d_grad_sigma = add(d_grad_sigma, v9 * v17)
+        d_grad_sigma = add(d_grad_sigma, d_epsilon * (v14 * v18))
     if needs[2] and d_sigma is not None:
-        d_grad_sigma = add(d_grad_sigma, v14 * (132 * v16 * sigma**10 - 30 * v15 * sigma**4))
+        d_grad_sigma = add(d_grad_sigma, d_sigma * (v9 * v17) * sigma**4 * (22 * v4 - 5))
     return d_grad_x, d_grad_epsilon, d_grad_sigma

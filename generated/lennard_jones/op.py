@@ -63,6 +63,7 @@ class LennardJonesFunction(Function):
     @staticmethod
     def forward(x, epsilon, sigma, aligned=False):
         tensors, values = (x, epsilon, sigma), ()
+        _rt.check(tensors, ('x', 'epsilon', 'sigma'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -87,6 +88,8 @@ class LennardJonesFunction(Function):
         found = LennardJonesBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("lennard_jones: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 4)
 
     @staticmethod
@@ -208,9 +211,10 @@ class _LennardJonesTraced(Function):
 
     @staticmethod
     def forward(x, epsilon, sigma):
-        tensors = (x, epsilon, sigma)
+        tensors, values = (x, epsilon, sigma), ()
+        _rt.check(tensors, ('x', 'epsilon', 'sigma'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -237,7 +241,7 @@ class _LennardJonesTraced(Function):
 
 
 def _call(x, epsilon, sigma):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("lennard_jones", x, epsilon, sigma)
     if torch.compiler.is_compiling():
         outputs = _LennardJonesTraced.apply(x, epsilon, sigma)
@@ -258,9 +262,9 @@ def lennard_jones(x: Tensor, epsilon: Tensor, sigma: Tensor) -> Tensor:
     """Lennard-Jones potential at distance x: well depth epsilon, zero at sigma (Jones, 1924).
 
         lennard_jones(x, epsilon, sigma) = 4*epsilon*(sigma**12/x**12 - sigma**6/x**6)
-        grad x = 4*epsilon*grad*(-12*sigma**12/x**13 + 6*sigma**6/x**7)
-        grad epsilon = grad*(4*sigma**12/x**12 - 4*sigma**6/x**6)
-        grad sigma = 4*epsilon*grad*(12*sigma**11/x**12 - 6*sigma**5/x**6)
+        grad x = 24*epsilon*grad*sigma**6*(-2*sigma**6/x**6 + 1)/x**7
+        grad epsilon = 4*grad*sigma**6*(sigma**6/x**6 - 1)/x**6
+        grad sigma = 24*epsilon*grad*sigma**5*(2*sigma**6/x**6 - 1)/x**6
 
     x: tensor of any shape; tensors broadcast.
     epsilon: tensor of one element.
@@ -275,9 +279,9 @@ class LennardJones(_nn.Module):
     """Lennard-Jones potential at distance x: well depth epsilon, zero at sigma (Jones, 1924).
 
         lennard_jones(x, epsilon, sigma) = 4*epsilon*(sigma**12/x**12 - sigma**6/x**6)
-        grad x = 4*epsilon*grad*(-12*sigma**12/x**13 + 6*sigma**6/x**7)
-        grad epsilon = grad*(4*sigma**12/x**12 - 4*sigma**6/x**6)
-        grad sigma = 4*epsilon*grad*(12*sigma**11/x**12 - 6*sigma**5/x**6)
+        grad x = 24*epsilon*grad*sigma**6*(-2*sigma**6/x**6 + 1)/x**7
+        grad epsilon = 4*grad*sigma**6*(sigma**6/x**6 - 1)/x**6
+        grad sigma = 24*epsilon*grad*sigma**5*(2*sigma**6/x**6 - 1)/x**6
 
     epsilon: learnable, of shape (1,); starts at 1.0.
     sigma: learnable, of shape (1,); starts at 1.0.

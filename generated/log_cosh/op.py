@@ -63,6 +63,7 @@ class LogCoshFunction(Function):
     @staticmethod
     def forward(input_, target):
         tensors, values = (input_, target), ()
+        _rt.check(tensors, ('input', 'target'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -83,6 +84,8 @@ class LogCoshFunction(Function):
         found = LogCoshBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("log_cosh: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -183,8 +186,9 @@ class _LogCoshTraced(Function):
 
     @staticmethod
     def forward(input_, target):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (input_, target), ()
+        _rt.check(tensors, ('input', 'target'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _LogCoshTraced(Function):
 
 
 def _call(input_, target):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("log_cosh", input_, target)
     if torch.compiler.is_compiling():
         outputs = _LogCoshTraced.apply(input_, target)

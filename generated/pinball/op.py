@@ -63,7 +63,7 @@ class PinballFunction(Function):
     @staticmethod
     def forward(input_, target, quantile):
         tensors, values = (input_, target), (quantile,)
-        _rt.check_numbers(values, ('quantile',))
+        _rt.check(tensors, ('input', 'target'), values, ('quantile',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +84,8 @@ class PinballFunction(Function):
         found = PinballBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("pinball: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -184,8 +186,9 @@ class _PinballTraced(Function):
 
     @staticmethod
     def forward(input_, target, quantile):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, (quantile,))
+        tensors, values = (input_, target), (quantile,)
+        _rt.check(tensors, ('input', 'target'), values, ('quantile',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -209,7 +212,7 @@ class _PinballTraced(Function):
 
 
 def _call(input_, target, quantile):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("pinball", input_, target, quantile)
     if torch.compiler.is_compiling():
         outputs = _PinballTraced.apply(input_, target, quantile)

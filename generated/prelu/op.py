@@ -63,6 +63,7 @@ class PreluFunction(Function):
     @staticmethod
     def forward(x, weight, aligned=False):
         tensors, values = (x, weight), ()
+        _rt.check(tensors, ('x', 'weight'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -87,6 +88,8 @@ class PreluFunction(Function):
         found = PreluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("prelu: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -208,9 +211,10 @@ class _PreluTraced(Function):
 
     @staticmethod
     def forward(x, weight):
-        tensors = (x, weight)
+        tensors, values = (x, weight), ()
+        _rt.check(tensors, ('x', 'weight'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -237,7 +241,7 @@ class _PreluTraced(Function):
 
 
 def _call(x, weight):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("prelu", x, weight)
     if torch.compiler.is_compiling():
         outputs = _PreluTraced.apply(x, weight)

@@ -61,6 +61,7 @@ class QuadraticFunction(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
+        _rt.check(tensors, ('x', 'y'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -81,6 +82,8 @@ class QuadraticFunction(Function):
         found = QuadraticBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("quadratic: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -181,8 +184,9 @@ class _QuadraticTraced(Function):
 
     @staticmethod
     def forward(x, y):
-        tensors = (x, y)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x, y), ()
+        _rt.check(tensors, ('x', 'y'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -206,7 +210,7 @@ class _QuadraticTraced(Function):
 
 
 def _call(x, y):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("quadratic", x, y)
     if torch.compiler.is_compiling():
         outputs = _QuadraticTraced.apply(x, y)

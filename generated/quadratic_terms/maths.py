@@ -37,32 +37,35 @@ def double_vjp(needs, d_x, d_y, grad_z, grad_xx, grad_yy, grad_xy, x, y):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad_z = grad_grad_xx = grad_grad_yy = grad_grad_xy = None
     grad_x = grad_y = None
-    if needs[4] or needs[5]:
-        v1 = 20 * grad_z
     if needs[0]:
         v0 = 20 * x + 20 * y
+    if (needs[1] or needs[4]) and d_x is not None:
+        v1 = 2 * d_x
+    if (needs[2] or needs[5]) and d_y is not None:
+        v2 = 2 * d_y
     if needs[4] or needs[5]:
-        v2 = v1 + grad_xy
+        v3 = 10 * grad_z
+        v4 = grad_xy + 20 * grad_z
     if needs[0] and d_x is not None:
         grad_grad_z = v0 * d_x
     if needs[0] and d_y is not None:
         grad_grad_z = add(grad_grad_z, v0 * d_y)
     if needs[1] and d_x is not None:
-        grad_grad_xx = x * (2 * d_x)
+        grad_grad_xx = x * v1
     if needs[2] and d_y is not None:
-        grad_grad_yy = y * (2 * d_y)
+        grad_grad_yy = y * v2
     if needs[3] and d_x is not None:
         grad_grad_xy = y * d_x
     if needs[3] and d_y is not None:
         grad_grad_xy = add(grad_grad_xy, x * d_y)
     if needs[4] and d_x is not None:
-        grad_x = d_x * (v1 + 2 * grad_xx)
+        grad_x = v1 * (v3 + grad_xx)
     if needs[4] and d_y is not None:
-        grad_x = add(grad_x, v2 * d_y)
+        grad_x = add(grad_x, d_y * v4)
     if needs[5] and d_x is not None:
-        grad_y = v2 * d_x
+        grad_y = d_x * v4
     if needs[5] and d_y is not None:
-        grad_y = add(grad_y, d_y * (v1 + 2 * grad_yy))
+        grad_y = add(grad_y, v2 * (v3 + grad_yy))
     return grad_grad_z, grad_grad_xx, grad_grad_yy, grad_grad_xy, grad_x, grad_y
 
 
@@ -102,12 +105,12 @@ def vjp_jvp(
 ):
     """The tangent of each gradient."""
     d_grad_x = d_grad_y = None
-    if d_x is not None or d_y is not None:
-        v1 = 20 * grad_z
     if d_grad_z is not None:
         v0 = 20 * d_grad_z * (x + y)
+    if d_x is not None or d_y is not None:
+        v1 = 10 * grad_z
     if d_y is not None or d_x is not None:
-        v2 = v1 + grad_xy
+        v2 = grad_xy + 20 * grad_z
     if needs[0] and d_grad_z is not None:
         d_grad_x = v0
     if needs[0] and d_grad_xx is not None:
@@ -115,7 +118,7 @@ def vjp_jvp(
     if needs[0] and d_grad_xy is not None:
         d_grad_x = add(d_grad_x, y * d_grad_xy)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, d_x * (v1 + 2 * grad_xx))
+        d_grad_x = add(d_grad_x, 2 * d_x * (v1 + grad_xx))
     if needs[0] and d_y is not None:
         d_grad_x = add(d_grad_x, v2 * d_y)
     if needs[1] and d_grad_z is not None:
@@ -127,5 +130,5 @@ def vjp_jvp(
     if needs[1] and d_x is not None:
         d_grad_y = add(d_grad_y, v2 * d_x)
     if needs[1] and d_y is not None:
-        d_grad_y = add(d_grad_y, d_y * (v1 + 2 * grad_yy))
+        d_grad_y = add(d_grad_y, 2 * d_y * (v1 + grad_yy))
     return d_grad_x, d_grad_y

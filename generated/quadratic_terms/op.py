@@ -72,6 +72,7 @@ class QuadraticTermsFunction(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
+        _rt.check(tensors, ('x', 'y'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -92,6 +93,8 @@ class QuadraticTermsFunction(Function):
         found = QuadraticTermsBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("quadratic_terms: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -192,8 +195,9 @@ class _QuadraticTermsTraced(Function):
 
     @staticmethod
     def forward(x, y):
-        tensors = (x, y)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x, y), ()
+        _rt.check(tensors, ('x', 'y'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs
 
     @staticmethod
@@ -217,7 +221,7 @@ class _QuadraticTermsTraced(Function):
 
 
 def _call(x, y):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("quadratic_terms", x, y)
     if torch.compiler.is_compiling():
         outputs = _QuadraticTermsTraced.apply(x, y)

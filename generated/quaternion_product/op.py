@@ -81,6 +81,7 @@ class QuaternionProductFunction(Function):
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
+        _rt.check(tensors, ('aw', 'ax', 'ay', 'az', 'bw', 'bx', 'by', 'bz'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -120,6 +121,8 @@ class QuaternionProductFunction(Function):
         found = QuaternionProductBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("quaternion_product: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
 
     @staticmethod
@@ -305,8 +308,9 @@ class _QuaternionProductTraced(Function):
 
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
-        tensors = (aw, ax, ay, az, bw, bx, by, bz)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
+        _rt.check(tensors, ('aw', 'ax', 'ay', 'az', 'bw', 'bx', 'by', 'bz'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs
 
     @staticmethod
@@ -349,7 +353,7 @@ class _QuaternionProductTraced(Function):
 
 
 def _call(aw, ax, ay, az, bw, bx, by, bz):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("quaternion_product", aw, ax, ay, az, bw, bx, by, bz)
     if torch.compiler.is_compiling():
         outputs = _QuaternionProductTraced.apply(aw, ax, ay, az, bw, bx, by, bz)

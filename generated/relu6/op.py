@@ -61,6 +61,7 @@ class Relu6Function(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -81,6 +82,8 @@ class Relu6Function(Function):
         found = Relu6Backward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("relu6: gradients", *found)
         return _rt.spread(found, needs, (0,), 1)
 
     @staticmethod
@@ -181,8 +184,9 @@ class _Relu6Traced(Function):
 
     @staticmethod
     def forward(x):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -206,7 +210,7 @@ class _Relu6Traced(Function):
 
 
 def _call(x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("relu6", x)
     if torch.compiler.is_compiling():
         outputs = _Relu6Traced.apply(x)

@@ -61,7 +61,7 @@ class ScaledBiasFunction(Function):
     @staticmethod
     def forward(x, bias, scale):
         tensors, values = (x, bias), (bias is not None, scale)
-        _rt.check_numbers(values, ('bias', 'scale'))
+        _rt.check(tensors, ('x', 'bias'), values, ('bias', 'scale'))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class ScaledBiasFunction(Function):
         found = ScaledBiasBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("scaled_bias: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _ScaledBiasTraced(Function):
 
     @staticmethod
     def forward(x, bias, scale):
-        tensors = (x, bias)
-        outputs = _torch_forward(tensors, (bias is not None, scale))
+        tensors, values = (x, bias), (bias is not None, scale)
+        _rt.check(tensors, ('x', 'bias'), values, ('bias', 'scale'))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _ScaledBiasTraced(Function):
 
 
 def _call(x, bias, scale):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("scaled_bias", x, bias, scale)
     if torch.compiler.is_compiling():
         outputs = _ScaledBiasTraced.apply(x, bias, scale)

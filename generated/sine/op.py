@@ -61,7 +61,7 @@ class SineFunction(Function):
     @staticmethod
     def forward(x, omega):
         tensors, values = (x,), (omega,)
-        _rt.check_numbers(values, ('omega',))
+        _rt.check(tensors, ('x',), values, ('omega',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SineFunction(Function):
         found = SineBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("sine: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _SineTraced(Function):
 
     @staticmethod
     def forward(x, omega):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (omega,))
+        tensors, values = (x,), (omega,)
+        _rt.check(tensors, ('x',), values, ('omega',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _SineTraced(Function):
 
 
 def _call(x, omega):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("sine", x, omega)
     if torch.compiler.is_compiling():
         outputs = _SineTraced.apply(x, omega)

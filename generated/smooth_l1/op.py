@@ -63,7 +63,7 @@ class SmoothL1Function(Function):
     @staticmethod
     def forward(input_, target, beta):
         tensors, values = (input_, target), (beta,)
-        _rt.check_numbers(values, ('beta',))
+        _rt.check(tensors, ('input', 'target'), values, ('beta',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -84,6 +84,8 @@ class SmoothL1Function(Function):
         found = SmoothL1Backward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("smooth_l1: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -184,8 +186,9 @@ class _SmoothL1Traced(Function):
 
     @staticmethod
     def forward(input_, target, beta):
-        tensors = (input_, target)
-        outputs = _torch_forward(tensors, (beta,))
+        tensors, values = (input_, target), (beta,)
+        _rt.check(tensors, ('input', 'target'), values, ('beta',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -209,7 +212,7 @@ class _SmoothL1Traced(Function):
 
 
 def _call(input_, target, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("smooth_l1", input_, target, beta)
     if torch.compiler.is_compiling():
         outputs = _SmoothL1Traced.apply(input_, target, beta)

@@ -3,8 +3,8 @@
 // Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 //
 //     snake(x, alpha) = x + sin(alpha*x)**2/alpha
-//     grad x = grad*(-alpha*x*sin(alpha*x)*spherical_bessel(1, alpha*x) +
-//         alpha*x*cos(alpha*x)*sinc(alpha*x) + sin(alpha*x)*sinc(alpha*x) + 1)
+//     grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
+//         cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
 //     grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
 //         cos(alpha*x)*sinc(alpha*x))
 //
@@ -52,7 +52,7 @@ template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
 
 template <typename T> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  return x + x * std::sin(v0) * sinc(v0);
+  return x * (std::sin(v0) * sinc(v0) + T(1));
 }
 
 template <typename T>
@@ -60,10 +60,9 @@ AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
   const T sn0 = std::sin(v0);
   const T v1 = sinc(v0);
-  const T cs0 = std::cos(v0);
-  const T v2 = sn0 * spherical_bessel<1>(v0);
-  grad_x = grad * (cs0 * (v0 * v1) + sn0 * v1 + T(1) - v0 * v2);
-  grad_alpha = grad * square(x) * (v1 * cs0 - v2);
+  const T v2 = v1 * std::cos(v0) - sn0 * spherical_bessel<1>(v0);
+  grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
+  grad_alpha = v2 * grad * square(x);
 }
 
 }  // namespace autofn_snake

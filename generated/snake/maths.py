@@ -2,8 +2,8 @@
 """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
     snake(x, alpha) = x + sin(alpha*x)**2/alpha
-    grad x = grad*(-alpha*x*sin(alpha*x)*spherical_bessel(1, alpha*x) +
-        alpha*x*cos(alpha*x)*sinc(alpha*x) + sin(alpha*x)*sinc(alpha*x) + 1)
+    grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
+        cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
     grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
         cos(alpha*x)*sinc(alpha*x))
 
@@ -41,7 +41,7 @@ def _spherical_bessel(n, x):
 def forward(x, alpha):
     """The formula."""
     v0 = alpha * x
-    return x + x * torch.sin(v0) * _sinc(v0)
+    return x * (torch.sin(v0) * _sinc(v0) + 1)
 
 
 def vjp(needs, grad, x, alpha):
@@ -49,13 +49,12 @@ def vjp(needs, grad, x, alpha):
     v0 = alpha * x
     sn0 = torch.sin(v0)
     v1 = _sinc(v0)
-    cs0 = torch.cos(v0)
-    v2 = sn0 * _spherical_bessel(1, v0)
+    v2 = v1 * torch.cos(v0) - sn0 * _spherical_bessel(1, v0)
     grad_x = grad_alpha = None
     if needs[0]:
-        grad_x = grad * (cs0 * (v0 * v1) + sn0 * v1 + 1 - v0 * v2)
+        grad_x = grad * (v0 * v2 + sn0 * v1 + 1)
     if needs[1]:
-        grad_alpha = grad * x**2 * (v1 * cs0 - v2)
+        grad_alpha = v2 * grad * x**2
     return grad_x, grad_alpha
 
 
@@ -64,33 +63,34 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     v0 = alpha * x
     sn0 = torch.sin(v0)
     v1 = _sinc(v0)
-    cs0 = torch.cos(v0)
     v3 = _spherical_bessel(1, v0)
+    cs0 = torch.cos(v0)
     v2 = sn0 * v1
     v4 = sn0 * v3
     grad_grad = grad_x = grad_alpha = None
     if needs[1] or needs[2]:
-        v5 = cs0 * v3
+        v6 = v3 * cs0
         v7 = sn0 * (v1 - 2 * _spherical_bessel(2, v0))
-        v6 = 2 * v5
-        v8 = 0.3333333333333333 * v7
-        v9 = 2 * v4 - cs0 * (2 * v1)
+        v8 = cs0 * (2 * v1) - 0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v6)) - 2 * v4
+        v9 = grad * v8
+    if needs[0]:
+        v5 = v1 * cs0 - v4
     if (needs[1] or needs[2]) and d_x is not None:
-        v10 = d_x * grad * (-v0 * v8 - v0 * v2 - v0 * v6 - v9)
-    if (needs[1] or needs[2]) and d_alpha is not None:
-        v11 = grad * d_alpha
+        v10 = v9 * d_x
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (v2 + cs0 * (v0 * v1) + 1 - v0 * v4)
+        grad_grad = d_x * (v2 + v0 * v5 + 1)
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, d_alpha * x**2 * (v1 * cs0 - v4))
+        grad_grad = add(grad_grad, v5 * d_alpha * x**2)
     if needs[1] and d_x is not None:
         grad_x = alpha * v10
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, x * v11 * (-0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v5)) - v9))
+        grad_x = add(grad_x, x * (v9 * d_alpha))
     if needs[2] and d_x is not None:
         grad_alpha = x * v10
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(grad_alpha, -v11 * x**3 * (v6 + (v2 + v8)))
+        grad_alpha = add(
+            grad_alpha, -grad * d_alpha * x**3 * (v2 + 2 * v6 + 0.3333333333333333 * v7)
+        )
     return grad_grad, grad_x, grad_alpha
 
 
@@ -99,13 +99,12 @@ def jvp(d_x, d_alpha, x, alpha):
     v0 = alpha * x
     sn0 = torch.sin(v0)
     v1 = _sinc(v0)
-    cs0 = torch.cos(v0)
-    v2 = sn0 * _spherical_bessel(1, v0)
+    v2 = v1 * torch.cos(v0) - sn0 * _spherical_bessel(1, v0)
     d_out = None
     if d_x is not None:
-        d_out = d_x * (cs0 * (v0 * v1) + sn0 * v1 + 1 - v0 * v2)
+        d_out = d_x * (v0 * v2 + sn0 * v1 + 1)
     if d_alpha is not None:
-        d_out = add(d_out, d_alpha * x**2 * (v1 * cs0 - v2))
+        d_out = add(d_out, v2 * d_alpha * x**2)
     return d_out
 
 
@@ -114,30 +113,32 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     v0 = alpha * x
     sn0 = torch.sin(v0)
     v1 = _sinc(v0)
-    cs0 = torch.cos(v0)
     v3 = _spherical_bessel(1, v0)
+    cs0 = torch.cos(v0)
     v2 = sn0 * v1
     v4 = sn0 * v3
     d_grad_x = d_grad_alpha = None
     if d_x is not None or d_alpha is not None:
-        v5 = cs0 * v3
+        v6 = v3 * cs0
         v7 = sn0 * (v1 - 2 * _spherical_bessel(2, v0))
-        v6 = 2 * v5
-        v8 = 0.3333333333333333 * v7
-        v9 = 2 * v4 - cs0 * (2 * v1)
-    if needs[0] and (d_x is not None or d_alpha is not None):
-        v10 = grad * (-v0 * v8 - v0 * v2 - v0 * v6 - v9)
+        v8 = cs0 * (2 * v1) - 0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v6)) - 2 * v4
+        v9 = grad * v8
+    if d_grad is not None:
+        v5 = v1 * cs0 - v4
+    if d_x is not None:
+        v10 = v9 * d_x
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * (v2 + cs0 * (v0 * v1) + 1 - v0 * v4)
+        d_grad_x = d_grad * (v2 + v0 * v5 + 1)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, alpha * (v10 * d_x))
+        d_grad_x = add(d_grad_x, alpha * v10)
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, x * (v10 * d_alpha))
+        d_grad_x = add(d_grad_x, x * (v9 * d_alpha))
     if needs[1] and d_grad is not None:
-        d_grad_alpha = d_grad * x**2 * (v1 * cs0 - v4)
+        d_grad_alpha = v5 * d_grad * x**2
     if needs[1] and d_x is not None:
-        v11 = -0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v5)) - v9
-        d_grad_alpha = add(d_grad_alpha, x * (grad * d_x) * v11)
+        d_grad_alpha = add(d_grad_alpha, x * v10)
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(d_grad_alpha, -grad * d_alpha * x**3 * (v6 + (v2 + v8)))
+        d_grad_alpha = add(
+            d_grad_alpha, -grad * d_alpha * x**3 * (v2 + 2 * v6 + 0.3333333333333333 * v7)
+        )
     return d_grad_x, d_grad_alpha

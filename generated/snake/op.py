@@ -63,6 +63,7 @@ class SnakeFunction(Function):
     @staticmethod
     def forward(x, alpha, aligned=False):
         tensors, values = (x, alpha), ()
+        _rt.check(tensors, ('x', 'alpha'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -86,6 +87,8 @@ class SnakeFunction(Function):
         found = SnakeBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("snake: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -207,9 +210,10 @@ class _SnakeTraced(Function):
 
     @staticmethod
     def forward(x, alpha):
-        tensors = (x, alpha)
+        tensors, values = (x, alpha), ()
+        _rt.check(tensors, ('x', 'alpha'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -235,7 +239,7 @@ class _SnakeTraced(Function):
 
 
 def _call(x, alpha):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("snake", x, alpha)
     if torch.compiler.is_compiling():
         outputs = _SnakeTraced.apply(x, alpha)
@@ -256,8 +260,8 @@ def snake(x: Tensor, alpha: Tensor) -> Tensor:
     """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
-        grad x = grad*(-alpha*x*sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            alpha*x*cos(alpha*x)*sinc(alpha*x) + sin(alpha*x)*sinc(alpha*x) + 1)
+        grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
+            cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
         grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
             cos(alpha*x)*sinc(alpha*x))
 
@@ -272,8 +276,8 @@ class Snake(_nn.Module):
     """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
-        grad x = grad*(-alpha*x*sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            alpha*x*cos(alpha*x)*sinc(alpha*x) + sin(alpha*x)*sinc(alpha*x) + 1)
+        grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
+            cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
         grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
             cos(alpha*x)*sinc(alpha*x))
 

@@ -63,6 +63,7 @@ class SnakeBetaFunction(Function):
     @staticmethod
     def forward(x, alpha, beta, aligned=False):
         tensors, values = (x, alpha, beta), ()
+        _rt.check(tensors, ('x', 'alpha', 'beta'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -86,6 +87,8 @@ class SnakeBetaFunction(Function):
         found = SnakeBetaBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("snake_beta: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 4)
 
     @staticmethod
@@ -207,9 +210,10 @@ class _SnakeBetaTraced(Function):
 
     @staticmethod
     def forward(x, alpha, beta):
-        tensors = (x, alpha, beta)
+        tensors, values = (x, alpha, beta), ()
+        _rt.check(tensors, ('x', 'alpha', 'beta'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -235,7 +239,7 @@ class _SnakeBetaTraced(Function):
 
 
 def _call(x, alpha, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("snake_beta", x, alpha, beta)
     if torch.compiler.is_compiling():
         outputs = _SnakeBetaTraced.apply(x, alpha, beta)

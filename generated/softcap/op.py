@@ -61,7 +61,7 @@ class SoftcapFunction(Function):
     @staticmethod
     def forward(x, cap):
         tensors, values = (x,), (cap,)
-        _rt.check_numbers(values, ('cap',))
+        _rt.check(tensors, ('x',), values, ('cap',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SoftcapFunction(Function):
         found = SoftcapBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("softcap: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _SoftcapTraced(Function):
 
     @staticmethod
     def forward(x, cap):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (cap,))
+        tensors, values = (x,), (cap,)
+        _rt.check(tensors, ('x',), values, ('cap',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _SoftcapTraced(Function):
 
 
 def _call(x, cap):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("softcap", x, cap)
     if torch.compiler.is_compiling():
         outputs = _SoftcapTraced.apply(x, cap)

@@ -21,8 +21,7 @@
 namespace autofn_softshrink {
 
 template <typename T> AUTOFN_FN T softshrink_forward(T x, T lambd) {
-  const T v0 = -x;
-  return lambd < x ? -v0 - lambd : v0 > lambd ? x + lambd : T(0);
+  return lambd < x ? x - lambd : -x > lambd ? x + lambd : T(0);
 }
 
 template <typename T> AUTOFN_FN T softshrink_backward(T grad, T x, T lambd) {

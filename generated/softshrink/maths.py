@@ -13,8 +13,7 @@ import torch
 
 def forward(x, lambd):
     """The formula."""
-    v0 = -x
-    return torch.where(lambd < x, -v0 - lambd, torch.where(v0 > lambd, x + lambd, 0))
+    return torch.where(lambd < x, x - lambd, torch.where(-x > lambd, x + lambd, 0))
 
 
 def vjp(needs, grad, x, lambd):

@@ -61,7 +61,7 @@ class SoftshrinkFunction(Function):
     @staticmethod
     def forward(x, lambd):
         tensors, values = (x,), (lambd,)
-        _rt.check_numbers(values, ('lambd',))
+        _rt.check(tensors, ('x',), values, ('lambd',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SoftshrinkFunction(Function):
         found = SoftshrinkBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("softshrink: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _SoftshrinkTraced(Function):
 
     @staticmethod
     def forward(x, lambd):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (lambd,))
+        tensors, values = (x,), (lambd,)
+        _rt.check(tensors, ('x',), values, ('lambd',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _SoftshrinkTraced(Function):
 
 
 def _call(x, lambd):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("softshrink", x, lambd)
     if torch.compiler.is_compiling():
         outputs = _SoftshrinkTraced.apply(x, lambd)

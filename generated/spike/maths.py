@@ -36,7 +36,7 @@ def double_vjp(needs, d_x, grad, x, alpha):
     if needs[0]:
         grad_grad = alpha * (0.5 * d_x) / (0.25 * v0 + 1)
     if needs[1]:
-        grad_x = -x * (d_x * (4 * 9.869604401089358) * grad * alpha**3) / (v0 + 4)**2
+        grad_x = -x * (39.47841760435743 * d_x * grad * alpha**3) / (v0 + 4)**2
     return grad_grad, grad_x
 
 
@@ -54,5 +54,5 @@ def vjp_jvp(needs, d_grad, d_x, grad, x, alpha):
     if d_grad is not None:
         d_grad_x = alpha * (0.5 * d_grad) / (0.25 * v0 + 1)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, -x * (4 * 9.869604401089358 * d_x * grad * alpha**3) / (v0 + 4)**2)
+        d_grad_x = add(d_grad_x, -x * (39.47841760435743 * d_x * grad * alpha**3) / (v0 + 4)**2)
     return (d_grad_x,)

@@ -61,7 +61,7 @@ class SpikeFunction(Function):
     @staticmethod
     def forward(x, alpha):
         tensors, values = (x,), (alpha,)
-        _rt.check_numbers(values, ('alpha',))
+        _rt.check(tensors, ('x',), values, ('alpha',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SpikeFunction(Function):
         found = SpikeBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("spike: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -175,42 +177,20 @@ class SpikeBackward(Function):
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
 
 
-class _SpikeTraced(Function):
-    """The op while torch.compile or torch.export traces it: PyTorch operations, to be fused."""
+@torch.compiler.allow_in_graph
+def _in_graph(x, alpha):
+    """The op as one node of a compiled graph.
 
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x, alpha):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (alpha,))
-        return outputs[0]
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        x, alpha = inputs
-        ctx.set_materialize_grads(False)
-        ctx.values = (alpha,)
-        ctx.likes = _rt.likes((x,))
-        ctx.save_for_backward(x)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
-            return (None,) * 2
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
-        found = (
-            g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
-        )
-        return _rt.spread(found, needs, (0,), 2)
+    torch.compile would look into a Function, and lose its own gradient under a transform.
+    """
+    return SpikeFunction.apply(x, alpha)
 
 
 def _call(x, alpha):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("spike", x, alpha)
     if torch.compiler.is_compiling():
-        outputs = _SpikeTraced.apply(x, alpha)
+        outputs = _in_graph(x, alpha)
     elif _rt.plain(x):
         outputs = SpikeFunction.forward(x, alpha)
     else:

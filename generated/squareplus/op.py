@@ -61,7 +61,7 @@ class SquareplusFunction(Function):
     @staticmethod
     def forward(x, b):
         tensors, values = (x,), (b,)
-        _rt.check_numbers(values, ('b',))
+        _rt.check(tensors, ('x',), values, ('b',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SquareplusFunction(Function):
         found = SquareplusBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("squareplus: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _SquareplusTraced(Function):
 
     @staticmethod
     def forward(x, b):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (b,))
+        tensors, values = (x,), (b,)
+        _rt.check(tensors, ('x',), values, ('b',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _SquareplusTraced(Function):
 
 
 def _call(x, b):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("squareplus", x, b)
     if torch.compiler.is_compiling():
         outputs = _SquareplusTraced.apply(x, b)

@@ -63,6 +63,7 @@ class StarReluFunction(Function):
     @staticmethod
     def forward(x, scale, bias, aligned=False):
         tensors, values = (x, scale, bias), ()
+        _rt.check(tensors, ('x', 'scale', 'bias'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -87,6 +88,8 @@ class StarReluFunction(Function):
         found = StarReluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("star_relu: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 4)
 
     @staticmethod
@@ -208,9 +211,10 @@ class _StarReluTraced(Function):
 
     @staticmethod
     def forward(x, scale, bias):
-        tensors = (x, scale, bias)
+        tensors, values = (x, scale, bias), ()
+        _rt.check(tensors, ('x', 'scale', 'bias'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -237,7 +241,7 @@ class _StarReluTraced(Function):
 
 
 def _call(x, scale, bias):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("star_relu", x, scale, bias)
     if torch.compiler.is_compiling():
         outputs = _StarReluTraced.apply(x, scale, bias)

@@ -61,6 +61,7 @@ class SwigluFunction(Function):
     @staticmethod
     def forward(gate, x):
         tensors, values = (gate, x), ()
+        _rt.check(tensors, ('gate', 'x'), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +83,8 @@ class SwigluFunction(Function):
         found = SwigluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("swiglu: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 2)
 
     @staticmethod
@@ -182,8 +185,9 @@ class _SwigluTraced(Function):
 
     @staticmethod
     def forward(gate, x):
-        tensors = (gate, x)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (gate, x), ()
+        _rt.check(tensors, ('gate', 'x'), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -208,7 +212,7 @@ class _SwigluTraced(Function):
 
 
 def _call(gate, x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("swiglu", gate, x)
     if torch.compiler.is_compiling():
         outputs = _SwigluTraced.apply(gate, x)

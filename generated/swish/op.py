@@ -61,7 +61,7 @@ class SwishFunction(Function):
     @staticmethod
     def forward(x, beta):
         tensors, values = (x,), (beta,)
-        _rt.check_numbers(values, ('beta',))
+        _rt.check(tensors, ('x',), values, ('beta',))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class SwishFunction(Function):
         found = SwishBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("swish: gradients", *found)
         return _rt.spread(found, needs, (0,), 2)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _SwishTraced(Function):
 
     @staticmethod
     def forward(x, beta):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (beta,))
+        tensors, values = (x,), (beta,)
+        _rt.check(tensors, ('x',), values, ('beta',))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _SwishTraced(Function):
 
 
 def _call(x, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("swish", x, beta)
     if torch.compiler.is_compiling():
         outputs = _SwishTraced.apply(x, beta)

@@ -63,6 +63,7 @@ class SwishBetaFunction(Function):
     @staticmethod
     def forward(x, beta, aligned=False):
         tensors, values = (x, beta), ()
+        _rt.check(tensors, ('x', 'beta'), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -86,6 +87,8 @@ class SwishBetaFunction(Function):
         found = SwishBetaBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("swish_beta: gradients", *found)
         return _rt.spread(found, needs, (0, 1), 3)
 
     @staticmethod
@@ -207,9 +210,10 @@ class _SwishBetaTraced(Function):
 
     @staticmethod
     def forward(x, beta):
-        tensors = (x, beta)
+        tensors, values = (x, beta), ()
+        _rt.check(tensors, ('x', 'beta'), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, ())
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -235,7 +239,7 @@ class _SwishBetaTraced(Function):
 
 
 def _call(x, beta):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("swish_beta", x, beta)
     if torch.compiler.is_compiling():
         outputs = _SwishBetaTraced.apply(x, beta)

@@ -61,7 +61,7 @@ class ThresholdFunction(Function):
     @staticmethod
     def forward(x, threshold, value):
         tensors, values = (x,), (threshold, value)
-        _rt.check_numbers(values, ('threshold', 'value'))
+        _rt.check(tensors, ('x',), values, ('threshold', 'value'))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -82,6 +82,8 @@ class ThresholdFunction(Function):
         found = ThresholdBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("threshold: gradients", *found)
         return _rt.spread(found, needs, (0,), 3)
 
     @staticmethod
@@ -182,8 +184,9 @@ class _ThresholdTraced(Function):
 
     @staticmethod
     def forward(x, threshold, value):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, (threshold, value))
+        tensors, values = (x,), (threshold, value)
+        _rt.check(tensors, ('x',), values, ('threshold', 'value'))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -207,7 +210,7 @@ class _ThresholdTraced(Function):
 
 
 def _call(x, threshold, value):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("threshold", x, threshold, value)
     if torch.compiler.is_compiling():
         outputs = _ThresholdTraced.apply(x, threshold, value)

@@ -61,6 +61,7 @@ class TruncExpFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -81,6 +82,8 @@ class TruncExpFunction(Function):
         found = TruncExpBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("trunc_exp: gradients", *found)
         return _rt.spread(found, needs, (0,), 1)
 
     @staticmethod
@@ -174,42 +177,20 @@ class TruncExpBackward(Function):
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
 
 
-class _TruncExpTraced(Function):
-    """The op while torch.compile or torch.export traces it: PyTorch operations, to be fused."""
+@torch.compiler.allow_in_graph
+def _in_graph(x):
+    """The op as one node of a compiled graph.
 
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, ())
-        return outputs[0]
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        x, = inputs
-        ctx.set_materialize_grads(False)
-        ctx.values = ()
-        ctx.likes = _rt.likes((x,))
-        ctx.save_for_backward(x)
-
-    @staticmethod
-    def backward(ctx, *grads):
-        needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
-            return (None,) * 1
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
-        found = (
-            g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
-        )
-        return _rt.spread(found, needs, (0,), 1)
+    torch.compile would look into a Function, and lose its own gradient under a transform.
+    """
+    return TruncExpFunction.apply(x)
 
 
 def _call(x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("trunc_exp", x)
     if torch.compiler.is_compiling():
-        outputs = _TruncExpTraced.apply(x)
+        outputs = _in_graph(x)
     elif _rt.plain(x):
         outputs = TruncExpFunction.forward(x)
     else:

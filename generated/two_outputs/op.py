@@ -70,6 +70,7 @@ class TwoOutputsFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -90,6 +91,8 @@ class TwoOutputsFunction(Function):
         found = TwoOutputsBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
+        if _rt.DEBUG:
+            _rt.debug("two_outputs: gradients", *found)
         return _rt.spread(found, needs, (0,), 1)
 
     @staticmethod
@@ -190,8 +193,9 @@ class _TwoOutputsTraced(Function):
 
     @staticmethod
     def forward(x):
-        tensors = (x,)
-        outputs = _torch_forward(tensors, ())
+        tensors, values = (x,), ()
+        _rt.check(tensors, ('x',), values, ())
+        outputs = _torch_forward(tensors, values)
         return outputs
 
     @staticmethod
@@ -215,7 +219,7 @@ class _TwoOutputsTraced(Function):
 
 
 def _call(x):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("two_outputs", x)
     if torch.compiler.is_compiling():
         outputs = _TwoOutputsTraced.apply(x)

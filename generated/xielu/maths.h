@@ -46,10 +46,9 @@ template <typename T> AUTOFN_FN T softplus(T x) {
 }
 
 template <typename T> AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  const T v0 = beta * x;
-  const T v1 = beta + softplus(alpha_n);
-  const T v2 = v0 + v1 * std::expm1(x >= eps ? eps : x) - x * v1;
-  return x > T(0) ? v0 + square(x) * softplus(alpha_p) : v2;
+  const T v0 = beta + softplus(alpha_n);
+  const T v1 = v0 * std::expm1(x >= eps ? eps : x) + beta * x - v0 * x;
+  return x > T(0) ? x * (beta + x * softplus(alpha_p)) : v1;
 }
 
 template <typename T>

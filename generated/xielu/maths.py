@@ -35,10 +35,9 @@ def _softplus(x):
 
 def forward(x, alpha_p, alpha_n, beta, eps):
     """The formula."""
-    v0 = beta * x
-    v1 = beta + _softplus(alpha_n)
-    v2 = v0 + v1 * torch.expm1(torch.where(x >= eps, eps, x)) - x * v1
-    return torch.where(x > 0, v0 + x**2 * _softplus(alpha_p), v2)
+    v0 = beta + _softplus(alpha_n)
+    v1 = v0 * torch.expm1(torch.where(x >= eps, eps, x)) + beta * x - v0 * x
+    return torch.where(x > 0, x * (beta + x * _softplus(alpha_p)), v1)
 
 
 def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):

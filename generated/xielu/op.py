@@ -63,7 +63,7 @@ class XieluFunction(Function):
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps, aligned=False):
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
-        _rt.check_numbers(values, ('beta', 'eps'))
+        _rt.check(tensors, ('x', 'alpha_p', 'alpha_n'), values, ('beta', 'eps'))
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -90,6 +90,8 @@ class XieluFunction(Function):
         found = XieluBackward.run(
             needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
+        if _rt.DEBUG:
+            _rt.debug("xielu: gradients", *found)
         return _rt.spread(found, needs, (0, 1, 2), 6)
 
     @staticmethod
@@ -211,9 +213,10 @@ class _XieluTraced(Function):
 
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps):
-        tensors = (x, alpha_p, alpha_n)
+        tensors, values = (x, alpha_p, alpha_n), (beta, eps)
+        _rt.check(tensors, ('x', 'alpha_p', 'alpha_n'), values, ('beta', 'eps'))
         tensors = _rt.align(tensors, _LAYOUT)
-        outputs = _torch_forward(tensors, (beta, eps))
+        outputs = _torch_forward(tensors, values)
         return outputs[0]
 
     @staticmethod
@@ -242,7 +245,7 @@ class _XieluTraced(Function):
 
 
 def _call(x, alpha_p, alpha_n, beta, eps):
-    if _rt.DEBUG:
+    if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("xielu", x, alpha_p, alpha_n, beta, eps)
     if torch.compiler.is_compiling():
         outputs = _XieluTraced.apply(x, alpha_p, alpha_n, beta, eps)

@@ -53,8 +53,14 @@ def agreement(context: Context, kernels: KernelLeaves) -> str:
                 want = _run(context, values)
                 with context.subject.leaves(kernels.forward, kernels.backward):
                     got = _run(context, values)
+                terms = _terms(context, values)
                 try:
-                    _compare(context, values, got, want, dtype, _terms(context, values))
+                    try:
+                        _compare(context, values, got, want, dtype, terms)
+                    except Mismatch:
+                        # Rarely: is it so sensitive to its inputs that rounding explains it?
+                        moved = _moved(context, values, want, dtype)
+                        _compare(context, values, got, want, dtype, terms, moved)
                 except Mismatch as error:
                     raise Mismatch(f"{where}: {error}") from None
                 count += 1
@@ -127,6 +133,29 @@ def _run(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
     return results
 
 
+def _moved(
+    context: Context, values: dict[str, Any], want: dict[str, Tensor], dtype: torch.dtype
+) -> dict[str, Tensor]:
+    """How far each result moves when the inputs do by a few roundings of the compute type."""
+    if dtype != compute_dtype(dtype):
+        return {}  # inputs of 16 bits cannot move by less than their own roundings
+    moved = {name: torch.zeros_like(result).double() for name, result in want.items()}
+    for seed in range(4):
+        generator = torch.Generator().manual_seed(seed)
+        near = {
+            name: _nudged(value, EPS[dtype], generator) if isinstance(value, Tensor) else value
+            for name, value in values.items()
+        }
+        for name, result in _run(context, near).items():
+            moved[name] = moved[name].maximum((result.double() - want[name].double()).abs())
+    return moved
+
+
+def _nudged(value: Tensor, eps: float, generator: torch.Generator) -> Tensor:
+    sign = torch.randint(0, 2, value.shape, generator=generator).to(value) * 2 - 1
+    return (value.detach() * (1 + 4 * eps * sign)).requires_grad_()
+
+
 def _compare(
     context: Context,
     values: dict[str, Any],
@@ -134,6 +163,7 @@ def _compare(
     want: dict[str, Tensor],
     dtype: torch.dtype,
     terms: dict[str, Tensor],
+    moved: dict[str, Tensor] | None = None,
 ) -> None:
     for name, mine in got.items():
         theirs = want[name]
@@ -143,11 +173,14 @@ def _compare(
         scale = terms.get(name, theirs.detach().double().abs())
         summed = scale.numel() < math.prod(_shape(got, context))
         rounding = EPS[dtype] if summed else EPS[theirs.dtype]
-        tiny = 4 * TINY[theirs.dtype]
+        tolerance = ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * rounding * scale
+        tolerance = tolerance + 4 * TINY[theirs.dtype]
+        if moved and name in moved:
+            tolerance = tolerance + ULPS / 4 * moved[name]
         require_close(
             mine,
             theirs,
-            ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * rounding * scale + tiny,
+            tolerance,
             name,
             functools.partial(_place, context, values, name, at=theirs),
         )

@@ -80,6 +80,8 @@ def require_close(
     if index is None:
         return
     mine, theirs = number(got.reshape(-1)[index]), number(want.reshape(-1)[index])
+    if mine == theirs:
+        mine, theirs = (f"{float(each.reshape(-1)[index]):.17g}" for each in (got, want))
     nan = "NaN where the true value is finite: " if mine == "nan" else ""
     raise Mismatch(f"{pair}: {nan}{place(index)}: expected {theirs}, got {mine}")
 

@@ -1,0 +1,355 @@
+"""Running a formula's body on symbols: from a `Formula` to its `Definition`."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import itertools
+import keyword
+import math
+import re
+import textwrap
+import typing
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import sympy
+from sympy import Expr, Symbol
+
+from autofn.errors import FormulaError, Location
+from autofn.model import (
+    Choice,
+    Definition,
+    Kind,
+    Leaf,
+    Parameter,
+    Variant,
+    grad_symbols,
+)
+from autofn.names import camel_case
+from autofn.signature import leaves_of, parameters_of
+
+if TYPE_CHECKING:
+    from autofn.api import Formula
+
+MAX_VARIANTS = 16
+
+
+def line_of(body: Callable[..., Any]) -> Location:
+    """The line of `def`, which `co_firstlineno` is not where there are decorators."""
+    code = body.__code__
+    line = code.co_firstlineno
+    try:
+        lines, start = inspect.getsourcelines(body)
+    except (OSError, TypeError, SyntaxError):
+        return Location(code.co_filename, line)
+    for offset, text in enumerate(lines):
+        if re.match(r"\s*(async\s+)?def\s", text):
+            return Location(code.co_filename, start + offset)
+    return Location(code.co_filename, line)
+
+
+def trace(formula: Formula) -> Definition:
+    name, where = formula.name, formula.where
+    parameters = parameters_of(formula)
+    leaves = leaves_of(parameters, formula.options)
+    _check_names(name, parameters, where)
+    unknown = sorted({n for n, _ in formula.options.domain} - {leaf.name for leaf in leaves})
+    if unknown:
+        raise FormulaError(
+            f"the domain names {unknown[0]!r}, which is no parameter of {name}",
+            where=where,
+            remedy=f"parameters are: {', '.join(leaf.name for leaf in leaves)}",
+        )
+    if not any(leaf.kind is Kind.TENSOR for leaf in leaves):
+        raise FormulaError(
+            f"{name} has no tensor that is always given",
+            where=where,
+            remedy="its first parameter is a tensor: `x`",
+        )
+    axes = [
+        [(leaf.name, value) for value in _choices_of(leaf)]
+        for leaf in leaves
+        if leaf.kind in (Kind.CHOICE, Kind.OPTIONAL)
+    ]
+    count = math.prod(len(axis) for axis in axes)
+    if count > MAX_VARIANTS:
+        raise FormulaError(
+            f"{name} has {count} combinations of choices and optional tensors; "
+            f"{MAX_VARIANTS} at most",
+            where=where,
+            remedy="split it into several formulas",
+        )
+    names: tuple[str, ...] | None = None
+    named = False
+    variants: list[Variant] = []
+    for key in itertools.product(*axes):
+        values = _values(parameters, leaves, dict(key), formula)
+        returned = _run(lambda: formula.body(**values), name, where)  # noqa: B023
+        outputs, got_names, named = _outputs(returned, name, where)
+        if names is not None and names != got_names:
+            raise FormulaError(
+                f"{name} returns {len(names)} outputs ({', '.join(names)}) in one variant and "
+                f"{len(got_names)} ({', '.join(got_names)}) in another",
+                where=where,
+                remedy="every choice must return the same outputs",
+            )
+        names = got_names
+        allowed = {leaf.symbol for leaf in leaves if leaf.symbol is not None}
+        for output in outputs:
+            _check_symbols(output, allowed, name, where)
+        gradient = _own_gradient(formula, values, leaves, dict(key), names)
+        variants.append(Variant(tuple(key), outputs, gradient))
+    assert names is not None
+    return Definition(
+        name=name,
+        parameters=parameters,
+        leaves=leaves,
+        output_names=names,
+        named_outputs=named,
+        variants=tuple(variants),
+        doc=inspect.cleandoc(formula.__doc__ or "").strip(),
+        options=formula.options,
+        source=formula.source,
+        where=where,
+        calls=_calls(formula.body, where),
+    )
+
+
+def _calls(body: Callable[..., Any], where: Location) -> tuple[tuple[str, Location], ...]:
+    try:
+        lines, start = inspect.getsourcelines(body)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError):
+        return ()
+    found: dict[str, Location] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call):
+            callee = node.func
+            name = callee.id if isinstance(callee, ast.Name) else getattr(callee, "attr", "")
+            found.setdefault(name, Location(where.file, start + node.lineno - 1))
+    return tuple(found.items())
+
+
+def _check_names(name: str, parameters: tuple[Parameter, ...], where: Location) -> None:
+    if not name.isidentifier():
+        raise FormulaError(
+            f"{name!r} is no name for a formula",
+            where=where,
+            remedy="write it as a function: def my_formula(x): ...",
+        )
+    camel = camel_case(name)
+    if camel == name or not camel.isidentifier():
+        raise FormulaError(
+            f"formula {name!r} leaves no name for its module",
+            where=where,
+            remedy=f"write it in lower case: {name.lower().strip('_') or 'formula'}",
+        )
+    for parameter in parameters:
+        if parameter.type_name == camel:
+            raise FormulaError(
+                f"the settings class {camel} has the name of the formula's module",
+                where=where,
+                remedy=f"rename the class, {camel}Settings say",
+            )
+        if parameter.name.startswith("_"):
+            raise FormulaError(
+                f"parameter {parameter.name!r} starts with an underscore",
+                where=where,
+                remedy="those names are the generated code's own; drop the underscore",
+            )
+
+
+def _choices_of(leaf: Leaf) -> tuple[Choice, ...]:
+    return (True, False) if leaf.kind is Kind.OPTIONAL else leaf.parameter.values
+
+
+def _values(
+    parameters: tuple[Parameter, ...],
+    leaves: tuple[Leaf, ...],
+    key: dict[str, Choice],
+    formula: Formula,
+) -> dict[str, Any]:
+    """What the body receives under one key."""
+    by_path: dict[str, Any] = {}
+    for leaf in leaves:
+        if leaf.kind is Kind.CHOICE:
+            by_path[leaf.path] = key[leaf.name]
+        elif leaf.kind is Kind.OPTIONAL and not key[leaf.name]:
+            by_path[leaf.path] = None
+        else:
+            by_path[leaf.path] = leaf.symbol
+    values: dict[str, Any] = {}
+    for p in parameters:
+        if p.kind is Kind.SETTINGS:
+            cls = inspect.signature(formula.body, eval_str=True).parameters[p.name].annotation
+            fields = {field.name: by_path[f"{p.name}.{field.name}"] for field in p.fields}
+            values[p.name] = _run(lambda: cls(**fields), formula.name, formula.where)  # noqa: B023
+        else:
+            values[p.name] = by_path[p.name]
+    return values
+
+
+def _run(body: Callable[[], Any], name: str, where: Location) -> Any:
+    """`body()`, its exceptions turned into errors that name the line in the user's file."""
+    try:
+        return body()
+    except FormulaError as error:
+        raise error.at(where) from None
+    except RecursionError:
+        raise FormulaError(
+            f"{name} recurses without an end",
+            where=where,
+            remedy="a formula builds one expression; give the recursion a fixed depth",
+        ) from None
+    except MemoryError:
+        raise FormulaError(f"{name} ran out of memory", where=where) from None
+    except (Exception, SystemExit) as error:
+        line = _line_in(error, where)
+        what = f"{name} raised {type(error).__name__}: {error}"
+        raise FormulaError(what, where=line, remedy=_remedy_for(error)) from None
+
+
+def _line_in(error: BaseException, where: Location) -> Location:
+    """The innermost line of the user's own file in the traceback."""
+    found, trace = where, error.__traceback__
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == where.file:
+            found = Location(where.file, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def _remedy_for(error: BaseException) -> str:
+    text = str(error)
+    if isinstance(error, TypeError) and "truth value" in text:
+        return "symbols have no truth value: write Piecewise((a, x > 0), (b, True)) for `if`"
+    if isinstance(error, TypeError) and ("float" in text or "real number" in text):
+        return "use SymPy's functions (from sympy import exp), not those of math or numpy"
+    return "the body must run on SymPy symbols and return an expression"
+
+
+def as_expr(value: Any, name: str, where: Location) -> Expr:
+    what: str | None = None
+    remedy = "return a SymPy expression, a tuple of them, or a dict of names and expressions"
+    if value is None:
+        what = f"{name} returns None"
+        remedy = "add a `return` with the expression"
+    elif isinstance(value, str):
+        what = f"{name} returns the string {value!r}"
+        remedy = "return the expression itself, without quotes"
+    elif isinstance(value, bool | sympy.logic.boolalg.Boolean) and not isinstance(value, Symbol):
+        what = f"{name} returns the condition {value}"
+        remedy = "write Piecewise((1, condition), (0, True))"
+    elif isinstance(value, int | float):
+        value = sympy.sympify(value)
+    elif isinstance(value, sympy.MatrixBase | sympy.MatrixExpr | sympy.NDimArray):
+        what = f"{name} returns a matrix"
+        remedy = "a formula is elementwise: return its entries as a tuple"
+    elif hasattr(value, "gradient_body"):
+        what = f"{name} returns the formula {value.name} itself"
+        remedy = f"call it: {value.name}(x)"
+    elif not isinstance(value, Expr):
+        what = f"{name} returns {_shown(value)}, a {type(value).__name__}"
+    if what is None and value.has(sympy.nan, sympy.zoo):
+        what = f"{name} is undefined: it contains {_shown(value)}"
+        remedy = "look for a division by zero in the formula"
+    elif what is None and (value.has(sympy.I) or (value.is_real is False and value.is_finite)):
+        what = f"{name} is complex: {_shown(value)}"
+        remedy = "a formula is real for real inputs: take a real form of it"
+    if what is not None:
+        raise FormulaError(what, where=where, remedy=remedy)
+    return typing.cast(Expr, value)
+
+
+def _shown(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def _outputs(
+    returned: Any, name: str, where: Location
+) -> tuple[tuple[Expr, ...], tuple[str, ...], bool]:
+    if isinstance(returned, dict):
+        for key in returned:
+            if not isinstance(key, str) or not key.isidentifier() or keyword.iskeyword(key):
+                raise FormulaError(
+                    f"{key!r} is no name for an output", where=where, remedy="use an identifier"
+                )
+            if key.startswith("_") or key in ("count", "index"):
+                raise FormulaError(
+                    f"output {key!r} is no name for a named tuple's field",
+                    where=where,
+                    remedy="rename it",
+                )
+        names, values = tuple(returned), tuple(returned.values())
+    elif isinstance(returned, tuple | list):
+        values = tuple(returned)
+        names = ("out",) if len(values) == 1 else tuple(f"out{i}" for i in range(len(values)))
+    else:
+        names, values = ("out",), (returned,)
+    if not values:
+        raise FormulaError(f"{name} returns nothing", where=where, remedy="return an expression")
+    named = isinstance(returned, dict)
+    return tuple(as_expr(value, name, where) for value in values), names, named
+
+
+def _check_symbols(expr: Expr, allowed: set[Any], name: str, where: Location) -> None:
+    for symbol in sorted(expr.free_symbols - allowed, key=str):
+        same = [each for each in allowed if each.name == str(symbol)]
+        remedy = (
+            f"use the parameter {symbol} itself: it is passed to the body, do not make a "
+            "Symbol of that name"
+            if same
+            else f"add it to the signature: `{symbol}: float = 1.0`, or `{symbol}` for a tensor"
+        )
+        raise FormulaError(
+            f"{name} uses the symbol {str(symbol)!r}, which is not its parameter",
+            where=where,
+            remedy=remedy,
+        )
+
+
+def _own_gradient(
+    formula: Formula,
+    values: dict[str, Any],
+    leaves: tuple[Leaf, ...],
+    key: dict[str, Choice],
+    output_names: tuple[str, ...],
+) -> tuple[Expr | None, ...] | None:
+    body = formula.gradient_body
+    if body is None:
+        return None
+    where, name = line_of(body), f"the gradient of {formula.name}"
+    grads = grad_symbols(output_names)
+    params = list(inspect.signature(body).parameters)
+    if not params:
+        raise FormulaError(f"{name} takes no argument", where=where, remedy="its first is `grad`")
+    unknown = [p for p in params[1:] if p not in values]
+    if unknown:
+        raise FormulaError(
+            f"{name} takes {unknown[0]!r}, which is no parameter of the formula",
+            where=where,
+            remedy=f"parameters are: {', '.join(values)}",
+        )
+    cotangent = grads[0] if len(grads) == 1 else grads
+    returned = _run(lambda: body(cotangent, **{p: values[p] for p in params[1:]}), name, where)
+    entries = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+    differentiable = [leaf for leaf in leaves if leaf.parameter.differentiable]
+    if len(entries) != len(differentiable):
+        raise FormulaError(
+            f"{name} returns {len(entries)} expressions for {len(differentiable)} inputs "
+            f"({', '.join(leaf.name for leaf in differentiable)})",
+            where=where,
+            remedy="return one per tensor and learnable parameter, None for no gradient",
+        )
+    allowed: set[Any] = {leaf.symbol for leaf in leaves} | set(grads)
+    checked: list[Expr | None] = []
+    for leaf, entry in zip(differentiable, entries, strict=True):
+        if entry is None or (leaf.kind is Kind.OPTIONAL and not key[leaf.name]):
+            checked.append(None)
+            continue
+        expr = as_expr(entry, name, where)
+        _check_symbols(expr, allowed, name, where)
+        checked.append(expr)
+    return tuple(checked)
