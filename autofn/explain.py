@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import sympy
 
-from autofn.emit import formula_lines, readable
+from autofn.emit.words import formula_lines, readable
 from autofn.model import Definition
 from autofn.plan import Plan, VariantPlan, plan
 
