@@ -8,7 +8,7 @@ programs: forward, vjp, its own vjp (double backward), jvp, and the jvp of the v
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import sympy
@@ -306,7 +306,9 @@ SUPPORTED_NAMES = sorted(
 
 
 def check_supported(expr: Expr, definition: Definition) -> None:
-    """Raises FormulaError, naming the function and the nearest supported one."""
+    """Raises FormulaError, naming the function and the nearest supported one, or the number."""
+    for number in _numbers(expr):
+        _check_number(number, definition)
     for node in trees.nodes(expr):
         if node.is_Symbol or (node.is_number and not node.has(sympy.Function)):
             continue
@@ -322,11 +324,46 @@ def check_supported(expr: Expr, definition: Definition) -> None:
         else:
             close = difflib.get_close_matches(name, SUPPORTED_NAMES, 1, 0.0)
             remedy = f"the nearest supported one is {close[0]}; write it out of supported functions"
+            if name in ("Sum", "Product", "Integral", "Limit"):
+                remedy = "write it out as an expression; Python's own loops and sum() work"
         raise FormulaError(
             f"{definition.name} uses {name}, which autofn does not support",
             where=definition.locate(name),
             remedy=remedy,
         )
+
+
+def _numbers(expr: Basic) -> Iterator[Expr]:
+    """The largest subexpressions that are numbers: computed when the package is generated."""
+    seen: set[Basic] = set()
+    stack = [expr]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            if isinstance(node, Expr) and not trees.symbols(node):
+                yield node
+            else:
+                stack.extend(node.args)
+
+
+def _check_number(number: Expr, definition: Definition) -> None:
+    value = number if number.is_Integer or number.is_infinite else number.evalf(15)
+    if value.has(S.ImaginaryUnit):
+        what, remedy = "is not real", "a formula is real for real inputs: take a real form of it"
+    elif value.is_number and value.is_finite and abs(value) > LARGEST:
+        what, remedy = "is beyond the largest float64", "scale the formula"
+    else:
+        return
+    text = str(number)
+    shown = text if len(text) <= 40 else f"{text[:37]}..."
+    raise FormulaError(
+        f"{definition.name} contains {shown}, which {what}", where=definition.where, remedy=remedy
+    )
+
+
+LARGEST = 2**1024 - 2**970
+"""The largest finite float64."""
 
 
 # --- differentiation -----------------------------------------------------------------------

@@ -175,3 +175,22 @@ def test_constants_are_folded_and_signs_are_not_doubled() -> None:
                 assert not all(nodes[arg].op == "constant" for arg in node.args)
             if node.op == "neg":
                 assert nodes[node.args[0]].op != "neg"
+
+
+@pytest.mark.parametrize(
+    ("expr", "what"),
+    [
+        (sympy.Float("1e400") * x, "beyond the largest float64"),
+        (10**400 * x, "beyond the largest float64"),
+        (sympy.asin(2) * x, "not real"),
+    ],
+)
+def test_numbers_that_no_package_can_hold(expr: Expr, what: str) -> None:
+    made = Formula.from_expr(expr, "f").definition
+    with pytest.raises(FormulaError, match=what):
+        derive(made, made.variants[0])
+
+
+def test_numbers_are_judged_as_a_whole() -> None:
+    made = Formula.from_expr(x * log(sympy.Integer(10) ** 400), "f").definition
+    assert derive(made, made.variants[0]).vjp

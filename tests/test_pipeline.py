@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
 
 import pytest
+import sympy
 
+from autofn import Formula
 from autofn.backends.fold import fold
 from autofn.load import load_file
 from autofn.package import MARKER
@@ -48,6 +51,18 @@ def test_text_is_formatted(path: Path) -> None:
         assert all(len(line) <= 100 for line in rest), name
         assert all(line == line.rstrip() for line in text.splitlines()), name
     assert len(package.text("_runtime.py").splitlines()) <= 250
+
+
+def test_no_line_is_too_long_whatever_the_names() -> None:
+    for size in range(1, 9):
+        names = [f"{'x' * size}{k}" for k in range(8)]
+        symbols = sympy.symbols(names, real=True)
+        expr = sympy.Add(*(s**2 for s in symbols)) * sympy.Mul(*symbols)
+        package = generate(Formula.from_expr(expr, "f").definition)
+        for name in ("maths.py", "maths.h", "op.py"):
+            text = package.text(name)
+            assert all(len(line) <= 100 for line in text.splitlines()[1:]), (size, name)
+            assert not re.search(r"--\w", text), name
 
 
 def test_long_conditions_fold_and_stay_conditions() -> None:

@@ -87,7 +87,7 @@ def function(kernel: Kernel, program: Program) -> str:
     if len(signature.splitlines()[-1]) > WIDTH:
         # "T x" stays together.
         joined = ", ".join(each.replace(" ", "\0") for each in parameters)
-        filled = textwrap.fill(joined, WIDTH - 4).replace("\0", " ")
+        filled = textwrap.fill(joined, WIDTH - len("    ) {")).replace("\0", " ")
         signature = f"template <typename T>\n{head}\n{textwrap.indent(filled, '    ')}) {{"
     return "\n".join([*_silenced(kernel, program), signature, *lines, "}"])
 

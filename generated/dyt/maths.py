@@ -39,7 +39,7 @@ def vjp(needs, grad, x, alpha, gamma):
     if needs[2]:
         grad_gamma = grad * torch.tanh(v0)
     if needs[3]:
-        grad_beta = grad.view_as(grad)
+        grad_beta = grad.clone()
     return grad_x, grad_alpha, grad_gamma, grad_beta
 
 
@@ -79,7 +79,7 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
     if needs[0] and d_gamma is not None:
         grad_grad = add(grad_grad, t0 * d_gamma)
     if needs[0] and d_beta is not None:
-        grad_grad = add(grad_grad, d_beta.view_as(d_beta))
+        grad_grad = add(grad_grad, d_beta.clone())
     if needs[1] and d_x is not None:
         grad_x = -d_x * v7 * alpha**2
     if needs[1] and d_alpha is not None:
@@ -113,7 +113,7 @@ def jvp(d_x, d_alpha, d_gamma, d_beta, x, alpha, gamma, beta):
     if d_gamma is not None:
         d_out = add(d_out, d_gamma * torch.tanh(v0))
     if d_beta is not None:
-        d_out = add(d_out, d_beta.view_as(d_beta))
+        d_out = add(d_out, d_beta.clone())
     return d_out
 
 
@@ -171,5 +171,5 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
     if needs[2] and d_alpha is not None:
         d_grad_gamma = add(d_grad_gamma, v8 * v11)
     if needs[3] and d_grad is not None:
-        d_grad_beta = d_grad.view_as(d_grad)
+        d_grad_beta = d_grad.clone()
     return d_grad_x, d_grad_alpha, d_grad_gamma, d_grad_beta

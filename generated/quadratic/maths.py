@@ -23,7 +23,7 @@ def vjp(needs, grad, x, y):
     if needs[0]:
         grad_x = v0
     if needs[1]:
-        grad_y = v0.view_as(v0)
+        grad_y = v0.clone()
     return grad_x, grad_y
 
 
@@ -47,9 +47,9 @@ def double_vjp(needs, d_x, d_y, grad, x, y):
     if needs[1] and d_y is not None:
         grad_x = add(grad_x, v3)
     if needs[2] and d_x is not None:
-        grad_y = v2.view_as(v2)
+        grad_y = v2.clone()
     if needs[2] and d_y is not None:
-        grad_y = add(grad_y, v3.view_as(v3))
+        grad_y = add(grad_y, v3.clone())
     return grad_grad, grad_x, grad_y
 
 
@@ -82,9 +82,9 @@ def vjp_jvp(needs, d_grad, d_x, d_y, grad, x, y):
     if needs[0] and d_y is not None:
         d_grad_x = add(d_grad_x, v3)
     if needs[1] and d_grad is not None:
-        d_grad_y = v0.view_as(v0)
+        d_grad_y = v0.clone()
     if needs[1] and d_x is not None:
-        d_grad_y = add(d_grad_y, v2.view_as(v2))
+        d_grad_y = add(d_grad_y, v2.clone())
     if needs[1] and d_y is not None:
-        d_grad_y = add(d_grad_y, v3.view_as(v3))
+        d_grad_y = add(d_grad_y, v3.clone())
     return d_grad_x, d_grad_y

@@ -122,7 +122,7 @@ def vjp_jvp(
     if needs[0] and d_y is not None:
         d_grad_x = add(d_grad_x, v2 * d_y)
     if needs[1] and d_grad_z is not None:
-        d_grad_y = v0.view_as(v0)
+        d_grad_y = v0.clone()
     if needs[1] and d_grad_yy is not None:
         d_grad_y = add(d_grad_y, y * (2 * d_grad_yy))
     if needs[1] and d_grad_xy is not None:

@@ -38,7 +38,7 @@ def vjp_bias(needs, grad, scale):
     if needs[0]:
         grad_x = grad * scale
     if needs[1]:
-        grad_bias = grad.view_as(grad)
+        grad_bias = grad.clone()
     return grad_x, grad_bias
 
 
@@ -63,7 +63,7 @@ def double_vjp_bias(needs, d_x, d_bias, grad, scale):
     if d_x is not None:
         grad_grad = d_x * scale
     if d_bias is not None:
-        grad_grad = add(grad_grad, d_bias.view_as(d_bias))
+        grad_grad = add(grad_grad, d_bias.clone())
     return (grad_grad,)
 
 
@@ -85,7 +85,7 @@ def jvp_bias(d_x, d_bias, x, bias, scale):
     if d_x is not None:
         d_out = d_x * scale
     if d_bias is not None:
-        d_out = add(d_out, d_bias.view_as(d_bias))
+        d_out = add(d_out, d_bias.clone())
     return d_out
 
 
@@ -107,7 +107,7 @@ def vjp_jvp_bias(needs, d_grad, grad, scale):
     if needs[0]:
         d_grad_x = d_grad * scale
     if needs[1]:
-        d_grad_bias = d_grad.view_as(d_grad)
+        d_grad_bias = d_grad.clone()
     return d_grad_x, d_grad_bias
 
 

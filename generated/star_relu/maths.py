@@ -29,7 +29,7 @@ def vjp(needs, grad, x, scale):
     if needs[1]:
         grad_scale = grad * v0**2
     if needs[2]:
-        grad_bias = grad.view_as(grad)
+        grad_bias = grad.clone()
     return grad_x, grad_scale, grad_bias
 
 
@@ -49,7 +49,7 @@ def double_vjp(needs, d_x, d_scale, d_bias, grad, x, scale):
     if needs[0] and d_scale is not None:
         grad_grad = add(grad_grad, v0**2 * d_scale)
     if needs[0] and d_bias is not None:
-        grad_grad = add(grad_grad, d_bias.view_as(d_bias))
+        grad_grad = add(grad_grad, d_bias.clone())
     if needs[1] and d_x is not None:
         grad_x = grad * (v3 * (2 * v1))
     if needs[1] and d_scale is not None:
@@ -69,7 +69,7 @@ def jvp(d_x, d_scale, d_bias, x, scale, bias):
     if d_scale is not None:
         d_out = add(d_out, v0**2 * d_scale)
     if d_bias is not None:
-        d_out = add(d_out, d_bias.view_as(d_bias))
+        d_out = add(d_out, d_bias.clone())
     return d_out
 
 
@@ -96,5 +96,5 @@ def vjp_jvp(needs, d_grad, d_x, d_scale, grad, x, scale):
     if needs[1] and d_x is not None:
         d_grad_scale = add(d_grad_scale, v3 * v4)
     if needs[2] and d_grad is not None:
-        d_grad_bias = d_grad.view_as(d_grad)
+        d_grad_bias = d_grad.clone()
     return d_grad_x, d_grad_scale, d_grad_bias
