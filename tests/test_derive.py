@@ -8,8 +8,9 @@ from sympy import Abs, Expr, Heaviside, Max, Min, Piecewise, cosh, erf, exp, log
 
 from autofn import Formula, FormulaError, formula
 from autofn import functions as heads
-from autofn.derive import Differentiator, derive, recognise
+from autofn.derive import Differentiator, derive
 from autofn.functions import clamp, normcdf, sigmoid, sinc, softplus
+from autofn.recognise import recognise
 
 x, y, z = sympy.symbols("x y z", real=True)
 a = sympy.Symbol("a", real=True)

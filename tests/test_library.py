@@ -204,8 +204,10 @@ def test_bfloat16_values(name: str, reference: Reference, generator: torch.Gener
     for got, want in zip(actual, outputs(reference.function(*exact.values())), strict=True):
         assert got.dtype == torch.bfloat16
         assert got.isfinite().all()
-        # torch.sigmoid flushes results below float32's normal numbers: judged in absolute terms.
-        got, want = (torch.where(each.abs() < 1e-36, 0, each) for each in (got, want))
+        # torch.sigmoid flushes results below float32's normal numbers, and the references with
+        # 1 + tanh(u) lose their digits in float64 far before: judged in absolute terms.
+        tiny = 1e-12 if name in ("geglu", "gelu_tanh") else 1e-36
+        got, want = (torch.where(each.abs() < tiny, 0, each) for each in (got, want))
         apart = (ordered(got) - ordered(want.to(torch.bfloat16))).abs()
         assert apart.max() <= 1, f"{apart.max()} ULP"
 

@@ -15,8 +15,9 @@ import sympy
 import torch
 import torch.nn.functional as F
 
-from autofn.derive import Differentiator, recognise
+from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
+from autofn.recognise import recognise
 
 PARAMETRISED = {"powi": (1, 2, 3, 5, 12), "polygamma": (1, 2, 3), "spherical_bessel": (1, 2, 3)}
 ARITY = {

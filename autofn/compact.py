@@ -1,0 +1,98 @@
+"""Cheaper forms of an expression: common factors, one fraction, what is large hidden."""
+
+from __future__ import annotations
+
+import sympy
+from sympy import (
+    Add,
+    Expr,
+    Mul,
+    Piecewise,
+    Pow,
+    Symbol,
+)
+
+from autofn import functions as heads
+from autofn import trees
+
+LIMIT = 60
+"""Operations beyond which rearranging an expression costs more time than it can save."""
+
+
+def compact(expr: Expr) -> Expr:
+    """The cheapest of: as it stands, common factors pulled out, one reduced fraction.
+
+    What functions are applied to stays as it is: the same in forward and in every gradient, it is
+    computed once.
+    """
+    if isinstance(expr, Piecewise):
+        return _compact_piecewise(expr)
+    if not isinstance(expr, Add | Mul):
+        return expr
+    hidden, shown = _skeleton(expr)
+    candidates = [sympy.factor_terms(hidden, sign=False), hidden]
+    if trees.size(hidden) <= LIMIT and _divides_by_sum(hidden):
+        candidates.append(_fraction(hidden))
+    return min(candidates, key=_size).xreplace(shown)
+
+
+def _compact_piecewise(expr: Piecewise) -> Expr:
+    return Piecewise(*((compact(value), where) for value, where in expr.args), evaluate=False)
+
+
+def _skeleton(expr: Expr) -> tuple[Expr, dict[Symbol, Expr]]:
+    """Its sums, products and whole powers; what they are made of stands hidden behind symbols."""
+    hidden: dict[Expr, Symbol] = {}
+    deepest = 3 if trees.size(expr) > 5 * LIMIT else LIMIT
+
+    def visit(node: Expr, depth: int) -> Expr:
+        if not node.args or node.is_Number:
+            return node
+        if isinstance(node, Add | Mul) and depth < deepest:
+            return node.func(*(visit(arg, depth + 1) for arg in node.args))
+        if isinstance(node, Pow) and node.exp.is_Rational and depth < deepest:
+            return visit(node.base, depth) ** node.exp
+        return hidden.setdefault(node, Symbol(f"_s{len(hidden)}", real=True))
+
+    skeleton = visit(expr, 0)
+    return skeleton, {symbol: _compact_inside(node) for node, symbol in hidden.items()}
+
+
+def _compact_inside(node: Expr) -> Expr:
+    """The parts of a function that differentiation has made, and not the user."""
+    if isinstance(node, Piecewise):
+        return _compact_piecewise(node)
+    if isinstance(node, heads.times_exp):
+        return heads.times_exp(compact(node.args[0]), node.args[1])
+    return node
+
+
+def _divides_by_sum(expr: Expr) -> bool:
+    return isinstance(expr, Add | Mul) and any(
+        power.exp.is_negative and isinstance(power.base, Add) and power.base.free_symbols
+        for power in expr.atoms(Pow)
+    )
+
+
+VARIABLES = 8
+"""Variables beyond which reducing a fraction takes too long."""
+
+
+def _fraction(expr: Expr) -> Expr:
+    """One fraction in lowest terms, its roots opaque; the expression itself if that fails."""
+    if expr.has(sympy.Float):
+        # Polynomial arithmetic on floats is inexact.
+        return expr
+    roots = sorted(
+        (power for power in expr.atoms(Pow) if not power.exp.is_Integer), key=sympy.default_sort_key
+    )
+    opaque = {root: Symbol(f"_h{k}", real=True) for k, root in enumerate(roots)}
+    hidden = expr.xreplace(opaque)
+    if len(hidden.free_symbols) > VARIABLES:
+        return expr
+    shown = {symbol: root for root, symbol in opaque.items()}
+    return sympy.factor(sympy.together(hidden)).xreplace(shown).xreplace(shown)
+
+
+def _size(expr: Expr) -> int:
+    return int(sympy.count_ops(expr))
