@@ -15,9 +15,8 @@ import torch
 DEBUG = os.environ.get("AUTOFN_DEBUG") == "1"
 _LOG = logging.getLogger("autofn")
 if DEBUG:
+    logging.basicConfig()
     _LOG.setLevel(logging.DEBUG)
-    if not _LOG.hasHandlers():
-        _LOG.addHandler(logging.StreamHandler())
 
 
 def backend():
@@ -30,16 +29,10 @@ def backend():
 
 def debug(what, *values):
     """Logs a call under AUTOFN_DEBUG=1: its path, and its tensors by dtype, shape and device."""
-    tensors = [v for v in values if isinstance(v, torch.Tensor)]
-    path = backend() if plain(*tensors) else f"{backend()}, autograd.Function"
-    shown = [
-        f"{v.dtype}{tuple(v.shape)}@{v.device}" if isinstance(v, torch.Tensor) else repr(v)
-        for v in values
-    ]
-    _LOG.debug("%s [%s] %s", what, path, ", ".join(shown))
-
-
-# --- when a Function is needed ---------------------------------------------------------------
+    path = backend() if plain(*values) else f"{backend()}, autograd.Function"
+    tensor = torch.Tensor
+    shown = (f"{v.dtype}{[*v.shape]}@{v.device}" if isinstance(v, tensor) else v for v in values)
+    _LOG.debug("%s [%s] %s", what, path, ", ".join(map(str, shown)))
 
 
 def plain(*tensors):
@@ -80,9 +73,6 @@ def check(tensors, names, values, value_names):
             raise TypeError(f"{name} is a Python number, not a Tensor: it takes no gradient")
 
 
-# --- dtypes ----------------------------------------------------------------------------------
-
-
 def result_type(*tensors):
     """The dtype of the outputs: PyTorch's promotion of the tensors, integers to the default."""
     given = [t for t in tensors if t is not None]
@@ -117,9 +107,6 @@ def to_float32(tensor):
         if torch.is_autocast_enabled(tensor.device.type):
             return tensor.float()
     return tensor
-
-
-# --- values ----------------------------------------------------------------------------------
 
 
 def scalar(value, like):
