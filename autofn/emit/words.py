@@ -75,14 +75,18 @@ def readable(expr: Expr) -> str:
 
 
 def _wrapped(line: str, width: int = 92) -> list[str]:
+    """The line broken at spaces, or after a `*` where there are none."""
     indent = " " * (len(line) - len(line.lstrip()) + 4)
     lines: list[str] = []
     while len(line) > width:
         cut = line.rfind(" ", len(indent) + 1, width)
+        after = cut + 1
+        if cut <= len(indent):
+            cut = after = line.rfind("*", len(indent) + 1, width) + 1
         if cut <= len(indent):
             break
         lines.append(line[:cut])
-        line = indent + line[cut + 1 :]
+        line = indent + line[after:]
     return [*lines, line]
 
 
