@@ -5,14 +5,9 @@ Every result is compared with plain PyTorch operations under the same use.
 
 from __future__ import annotations
 
-import copy
 import importlib
-import io
 import itertools
-import os
-import pickle
 import shutil
-import subprocess
 import sys
 import weakref
 from collections.abc import Callable, Iterator
