@@ -354,15 +354,15 @@ def test_one_channel_where_the_output_has_fewer_dimensions(
 
 def test_wrong_sizes_are_clear_errors(extra: Callable[[str], ModuleType]) -> None:
     prelu, swish_beta = library("prelu").prelu, library("swish_beta").swish_beta
-    with pytest.raises(ValueError, match="2 dimensions|1 dimension"):
+    with pytest.raises(ValueError, match=r"2 dimensions|1 dimension"):
         prelu(normal(4, 3), normal(3, 1))
     with pytest.raises(ValueError, match="1 dimension"):
         prelu(normal(3), normal(3))
-    with pytest.raises((ValueError, RuntimeError), match="(?s)broadcast.*5|5.*channels"):
+    with pytest.raises((ValueError, RuntimeError), match=r"(?s)broadcast.*5|5.*channels"):
         prelu(normal(4, 3), normal(5))
     with pytest.raises(ValueError, match="1 element"):
         swish_beta(normal(4, 3), normal(3))
-    with pytest.raises((ValueError, RuntimeError), match="(?i)broadcast"):
+    with pytest.raises((ValueError, RuntimeError), match=r"(?i)broadcast"):
         library("quadratic").quadratic(normal(3), normal(4))
     with pytest.raises(TypeError, match=r"x.*Tensor.*float"):
         library("swish").swish(1.0)
