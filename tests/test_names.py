@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -138,6 +139,16 @@ def test_text_of_users_cannot_leave_its_docstring(tmp_path: Path) -> None:
     for path in ("op.py", "maths.py", "__init__.py"):
         compile(package.text(path), path, "exec")
     assert "*/" not in package.text("maths.h").split("#pragma once")[0]
+
+
+def test_choices_may_be_any_string() -> None:
+    @formula
+    def odd(x, mode: Literal['a"b', "it's", '"""', "{x}", "back\\slash"] = 'a"b'):  # type: ignore[no-untyped-def]
+        return 2 * x if mode == "it's" else x
+
+    package = generate(odd.definition)
+    for path in ("op.py", "maths.py"):
+        compile(package.text(path), path, "exec")
 
 
 def test_from_expr_takes_symbols_in_alphabetical_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,10 +16,15 @@ from autofn.model import (
 REDUCTION = 'reduction: Literal["none", "mean", "sum"] = "none"'
 
 
+def literal(value: object) -> str:
+    """A Python literal, strings in double quotes."""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, str) else repr(value)
+
+
 def annotation_of_choice(parameter: Parameter) -> str:
     if set(map(repr, parameter.values)) == {"False", "True"}:
         return "bool"
-    return f"Literal[{', '.join(map(repr, parameter.values))}]"
+    return f"Literal[{', '.join(map(literal, parameter.values))}]"
 
 
 def _annotation(parameter: Parameter) -> str:
@@ -41,7 +47,7 @@ def _default(parameter: Parameter) -> str | None:
         return None
     if parameter.kind is Kind.SETTINGS:
         return f"{parameter.type_name}()"
-    return repr(parameter.default)
+    return literal(parameter.default)
 
 
 def declared(parameters: Sequence[Parameter], tail: Sequence[str] = ()) -> list[str]:
@@ -69,7 +75,7 @@ def signature(definition: Definition) -> str:
 def settings_class(parameter: Parameter) -> dict[str, Any]:
     fields = []
     for field in parameter.fields:
-        default = "" if field.default is REQUIRED else f" = {field.default!r}"
+        default = "" if field.default is REQUIRED else f" = {literal(field.default)}"
         fields.append(f"{field.name}: {_annotation(field)}{default}")
     return {"name": parameter.type_name, "parameter": parameter.name, "fields": fields}
 

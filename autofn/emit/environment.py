@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import jinja2
@@ -25,4 +26,7 @@ def _environment() -> jinja2.Environment:
 
 def rendered(template: str, **context: Any) -> str:
     text = _environment().get_template(template).render(**context)
-    return fold(text) if template.endswith(".py.j2") else text
+    if not template.endswith(".py.j2"):
+        return text
+    # Parts of a template that come to nothing leave their blank lines.
+    return fold(re.sub(r"\n{4,}", "\n\n\n", text))

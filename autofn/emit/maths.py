@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from autofn.backends import pytorch
+from autofn.emit.declarations import literal
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import Names
 from autofn.emit.words import condition, formula_lines, title
@@ -144,7 +145,7 @@ def _dispatcher(made: Plan, names: Names, kind: str) -> str:
             if isinstance(value, bool):
                 tests.append(test if value else f"not {test}")
             else:
-                tests.append(f"{test} == {value!r}")
+                tests.append(f"{test} == {literal(value)}")
         target = f"return {kind}{_python_suffix(variant)}({call})"
         if variant is made.variants[-1]:
             lines.append(f"    {target}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from autofn.emit.declarations import (
     annotation_of_choice,
+    literal,
     settings_class,
     signature,
     tuple_text,
@@ -62,9 +63,9 @@ def op_text(made: Plan, names: Names, header: str) -> str:
         ],
         "outputs": list(definition.output_names),
         "values": names.values(definition),
-        "tensor_names": tuple_text([repr(leaf.name) for leaf in differentiable]),
+        "tensor_names": tuple_text([literal(leaf.name) for leaf in differentiable]),
         "value_names": tuple_text(
-            [repr(leaf.path) for leaf in definition.leaves if leaf.kind not in ALWAYS_GIVEN]
+            [literal(leaf.path) for leaf in definition.leaves if leaf.kind not in ALWAYS_GIVEN]
         ),
         "tensor_slots": ", ".join(f"tensors[{i}]" for i in slots),
         "a_tensor": f"tensors[{first}]",
@@ -166,9 +167,10 @@ def _choice_checks(definition: Definition, names: Names) -> list[dict[str, str]]
         checks.append(
             {
                 "value": _value_expr(leaf, names),
-                "label": leaf.path,
-                "allowed": tuple_text([repr(v) for v in values]),
-                "shown": ", ".join(repr(v) for v in values).replace("{", "{{").replace("}", "}}"),
+                "allowed": tuple_text([literal(v) for v in values]),
+                "message": literal(
+                    f"{definition.name}: {leaf.path} is one of {', '.join(map(repr, values))}, not "
+                ),
             }
         )
     return checks

@@ -33,7 +33,7 @@ def condition(key: Sequence[tuple[str, Any]], definition: Definition) -> str:
         if definition.leaf(name).kind is Kind.OPTIONAL:
             parts.append(f"{name} given" if value else f"{name} is None")
         else:
-            parts.append(f"{definition.leaf(name).path} = {value!r}")
+            parts.append(f"{definition.leaf(name).path} = {_safe(repr(value))}")
     return ", ".join(parts)
 
 
@@ -109,7 +109,7 @@ def _describe(parameter: Parameter) -> str:
     if parameter.kind is Kind.PER_CHANNEL:
         return f"1-D tensor along dimension {parameter.dim} of the result, or of one element."
     if parameter.kind is Kind.CHOICE:
-        return f"one of {', '.join(map(repr, parameter.values))}."
+        return _safe(f"one of {', '.join(map(repr, parameter.values))}.")
     return {
         Kind.TENSOR: "tensor of any shape; tensors broadcast.",
         Kind.OPTIONAL: "tensor of any shape, or None.",

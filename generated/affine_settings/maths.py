@@ -33,7 +33,7 @@ def forward_settings_squash_tanh(x, settings_scale, settings_shift):
 
 def forward(x, settings_scale, settings_shift, settings_squash):
     """The formula."""
-    if settings_squash == 'none':
+    if settings_squash == "none":
         return forward_settings_squash_none(x, settings_scale, settings_shift)
     return forward_settings_squash_tanh(x, settings_scale, settings_shift)
 
@@ -50,7 +50,7 @@ def vjp_settings_squash_tanh(needs, grad, x, settings_scale, settings_shift):
 
 def vjp(needs, grad, x, settings_scale, settings_shift, settings_squash):
     """The gradient of each input, where `needs` asks for it."""
-    if settings_squash == 'none':
+    if settings_squash == "none":
         return vjp_settings_squash_none(needs, grad, x, settings_scale, settings_shift)
     return vjp_settings_squash_tanh(needs, grad, x, settings_scale, settings_shift)
 
@@ -80,7 +80,7 @@ def double_vjp_settings_squash_tanh(needs, d_x, grad, x, settings_scale, setting
 
 def double_vjp(needs, d_x, grad, x, settings_scale, settings_shift, settings_squash):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    if settings_squash == 'none':
+    if settings_squash == "none":
         return double_vjp_settings_squash_none(needs, d_x, grad, x, settings_scale, settings_shift)
     return double_vjp_settings_squash_tanh(needs, d_x, grad, x, settings_scale, settings_shift)
 
@@ -97,7 +97,7 @@ def jvp_settings_squash_tanh(d_x, x, settings_scale, settings_shift):
 
 def jvp(d_x, x, settings_scale, settings_shift, settings_squash):
     """The tangent of each output."""
-    if settings_squash == 'none':
+    if settings_squash == "none":
         return jvp_settings_squash_none(d_x, x, settings_scale, settings_shift)
     return jvp_settings_squash_tanh(d_x, x, settings_scale, settings_shift)
 
@@ -125,7 +125,7 @@ def vjp_jvp_settings_squash_tanh(needs, d_grad, d_x, grad, x, settings_scale, se
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, settings_scale, settings_shift, settings_squash):
     """The tangent of each gradient."""
-    if settings_squash == 'none':
+    if settings_squash == "none":
         return vjp_jvp_settings_squash_none(
             needs, d_grad, d_x, grad, x, settings_scale, settings_shift
         )

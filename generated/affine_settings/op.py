@@ -20,13 +20,12 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 class Settings(NamedTuple):
     """The settings `settings` of `affine_settings`."""
 
     scale: float = 2.0
     shift: float = 0.5
-    squash: Literal['none', 'tanh'] = 'none'
+    squash: Literal["none", "tanh"] = "none"
 
 
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
@@ -71,7 +70,7 @@ class AffineSettingsFunction(Function):
     @staticmethod
     def forward(x, settings):
         tensors, values = (x,), (settings.scale, settings.shift, settings.squash)
-        _rt.check(tensors, ('x',), values, ('settings.scale', 'settings.shift', 'settings.squash'))
+        _rt.check(tensors, ("x",), values, ("settings.scale", "settings.shift", "settings.squash"))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -195,7 +194,7 @@ class _AffineSettingsTraced(Function):
     @staticmethod
     def forward(x, settings):
         tensors, values = (x,), (settings.scale, settings.shift, settings.squash)
-        _rt.check(tensors, ('x',), values, ('settings.scale', 'settings.shift', 'settings.squash'))
+        _rt.check(tensors, ("x",), values, ("settings.scale", "settings.shift", "settings.squash"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -220,9 +219,11 @@ class _AffineSettingsTraced(Function):
 
 
 def _call(x, settings):
-    if settings.squash not in ('none', 'tanh'):
+    if settings.squash not in ("none", "tanh"):
         raise ValueError(
-            f"affine_settings: settings.squash is one of 'none', 'tanh', not {settings.squash!r}"
+            "affine_settings: settings.squash is one of 'none', 'tanh', not " + repr(
+                settings.squash
+            ),
         )
     if _rt.DEBUG and not torch.compiler.is_compiling():
         _rt.debug("affine_settings", x, settings)

@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class BceWithLogitsFunction(Function):
     @staticmethod
     def forward(input_, target):
         tensors, values = (input_, target), ()
-        _rt.check(tensors, ('input', 'target'), values, ())
+        _rt.check(tensors, ("input", "target"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -188,7 +187,7 @@ class _BceWithLogitsTraced(Function):
     @staticmethod
     def forward(input_, target):
         tensors, values = (input_, target), ()
-        _rt.check(tensors, ('input', 'target'), values, ())
+        _rt.check(tensors, ("input", "target"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -63,7 +63,7 @@ class BesselBasisFunction(Function):
     @staticmethod
     def forward(x, n, cutoff, aligned=False):
         tensors, values = (x, n), (cutoff,)
-        _rt.check(tensors, ('x', 'n'), values, ('cutoff',))
+        _rt.check(tensors, ("x", "n"), values, ("cutoff",))
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -211,7 +211,7 @@ class _BesselBasisTraced(Function):
     @staticmethod
     def forward(x, n, cutoff):
         tensors, values = (x, n), (cutoff,)
-        _rt.check(tensors, ('x', 'n'), values, ('cutoff',))
+        _rt.check(tensors, ("x", "n"), values, ("cutoff",))
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class CharbonnierFunction(Function):
     @staticmethod
     def forward(input_, target, epsilon):
         tensors, values = (input_, target), (epsilon,)
-        _rt.check(tensors, ('input', 'target'), values, ('epsilon',))
+        _rt.check(tensors, ("input", "target"), values, ("epsilon",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _CharbonnierTraced(Function):
     @staticmethod
     def forward(input_, target, epsilon):
         tensors, values = (input_, target), (epsilon,)
-        _rt.check(tensors, ('input', 'target'), values, ('epsilon',))
+        _rt.check(tensors, ("input", "target"), values, ("epsilon",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class DpoFunction(Function):
     @staticmethod
     def forward(chosen, rejected, beta):
         tensors, values = (chosen, rejected), (beta,)
-        _rt.check(tensors, ('chosen', 'rejected'), values, ('beta',))
+        _rt.check(tensors, ("chosen", "rejected"), values, ("beta",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _DpoTraced(Function):
     @staticmethod
     def forward(chosen, rejected, beta):
         tensors, values = (chosen, rejected), (beta,)
-        _rt.check(tensors, ('chosen', 'rejected'), values, ('beta',))
+        _rt.check(tensors, ("chosen", "rejected"), values, ("beta",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

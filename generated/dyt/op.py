@@ -63,7 +63,7 @@ class DytFunction(Function):
     @staticmethod
     def forward(x, alpha, gamma, beta, aligned=False):
         tensors, values = (x, alpha, gamma, beta), ()
-        _rt.check(tensors, ('x', 'alpha', 'gamma', 'beta'), values, ())
+        _rt.check(tensors, ("x", "alpha", "gamma", "beta"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -221,7 +221,7 @@ class _DytTraced(Function):
     @staticmethod
     def forward(x, alpha, gamma, beta):
         tensors, values = (x, alpha, gamma, beta), ()
-        _rt.check(tensors, ('x', 'alpha', 'gamma', 'beta'), values, ())
+        _rt.check(tensors, ("x", "alpha", "gamma", "beta"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class EluFunction(Function):
     @staticmethod
     def forward(x, alpha):
         tensors, values = (x,), (alpha,)
-        _rt.check(tensors, ('x',), values, ('alpha',))
+        _rt.check(tensors, ("x",), values, ("alpha",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _EluTraced(Function):
     @staticmethod
     def forward(x, alpha):
         tensors, values = (x,), (alpha,)
-        _rt.check(tensors, ('x',), values, ('alpha',))
+        _rt.check(tensors, ("x",), values, ("alpha",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

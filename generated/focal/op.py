@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class FocalFunction(Function):
     @staticmethod
     def forward(input_, target, alpha, gamma):
         tensors, values = (input_, target), (alpha, gamma)
-        _rt.check(tensors, ('input', 'target'), values, ('alpha', 'gamma'))
+        _rt.check(tensors, ("input", "target"), values, ("alpha", "gamma"))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -188,7 +187,7 @@ class _FocalTraced(Function):
     @staticmethod
     def forward(input_, target, alpha, gamma):
         tensors, values = (input_, target), (alpha, gamma)
-        _rt.check(tensors, ('input', 'target'), values, ('alpha', 'gamma'))
+        _rt.check(tensors, ("input", "target"), values, ("alpha", "gamma"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class GaussianNllFunction(Function):
     @staticmethod
     def forward(input_, target, log_var):
         tensors, values = (input_, target, log_var), ()
-        _rt.check(tensors, ('input', 'target', 'log_var'), values, ())
+        _rt.check(tensors, ("input", "target", "log_var"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _GaussianNllTraced(Function):
     @staticmethod
     def forward(input_, target, log_var):
         tensors, values = (input_, target, log_var), ()
-        _rt.check(tensors, ('input', 'target', 'log_var'), values, ())
+        _rt.check(tensors, ("input", "target", "log_var"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class GluFunction(Function):
     @staticmethod
     def forward(x, gate):
         tensors, values = (x, gate), ()
-        _rt.check(tensors, ('x', 'gate'), values, ())
+        _rt.check(tensors, ("x", "gate"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -186,7 +185,7 @@ class _GluTraced(Function):
     @staticmethod
     def forward(x, gate):
         tensors, values = (x, gate), ()
-        _rt.check(tensors, ('x', 'gate'), values, ())
+        _rt.check(tensors, ("x", "gate"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class HardSwishFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ('x',), values, ())
+        _rt.check(tensors, ("x",), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _HardSwishTraced(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ('x',), values, ())
+        _rt.check(tensors, ("x",), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

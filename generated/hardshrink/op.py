@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class HardshrinkFunction(Function):
     @staticmethod
     def forward(x, lambd):
         tensors, values = (x,), (lambd,)
-        _rt.check(tensors, ('x',), values, ('lambd',))
+        _rt.check(tensors, ("x",), values, ("lambd",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _HardshrinkTraced(Function):
     @staticmethod
     def forward(x, lambd):
         tensors, values = (x,), (lambd,)
-        _rt.check(tensors, ('x',), values, ('lambd',))
+        _rt.check(tensors, ("x",), values, ("lambd",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

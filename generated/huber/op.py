@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class HuberFunction(Function):
     @staticmethod
     def forward(input_, target, delta):
         tensors, values = (input_, target), (delta,)
-        _rt.check(tensors, ('input', 'target'), values, ('delta',))
+        _rt.check(tensors, ("input", "target"), values, ("delta",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _HuberTraced(Function):
     @staticmethod
     def forward(input_, target, delta):
         tensors, values = (input_, target), (delta,)
-        _rt.check(tensors, ('input', 'target'), values, ('delta',))
+        _rt.check(tensors, ("input", "target"), values, ("delta",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

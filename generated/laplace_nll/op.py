@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class LaplaceNllFunction(Function):
     @staticmethod
     def forward(input_, target, log_scale):
         tensors, values = (input_, target, log_scale), ()
-        _rt.check(tensors, ('input', 'target', 'log_scale'), values, ())
+        _rt.check(tensors, ("input", "target", "log_scale"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _LaplaceNllTraced(Function):
     @staticmethod
     def forward(input_, target, log_scale):
         tensors, values = (input_, target, log_scale), ()
-        _rt.check(tensors, ('input', 'target', 'log_scale'), values, ())
+        _rt.check(tensors, ("input", "target", "log_scale"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -63,7 +63,7 @@ class LennardJonesFunction(Function):
     @staticmethod
     def forward(x, epsilon, sigma, aligned=False):
         tensors, values = (x, epsilon, sigma), ()
-        _rt.check(tensors, ('x', 'epsilon', 'sigma'), values, ())
+        _rt.check(tensors, ("x", "epsilon", "sigma"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -212,7 +212,7 @@ class _LennardJonesTraced(Function):
     @staticmethod
     def forward(x, epsilon, sigma):
         tensors, values = (x, epsilon, sigma), ()
-        _rt.check(tensors, ('x', 'epsilon', 'sigma'), values, ())
+        _rt.check(tensors, ("x", "epsilon", "sigma"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

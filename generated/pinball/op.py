@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class PinballFunction(Function):
     @staticmethod
     def forward(input_, target, quantile):
         tensors, values = (input_, target), (quantile,)
-        _rt.check(tensors, ('input', 'target'), values, ('quantile',))
+        _rt.check(tensors, ("input", "target"), values, ("quantile",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _PinballTraced(Function):
     @staticmethod
     def forward(input_, target, quantile):
         tensors, values = (input_, target), (quantile,)
-        _rt.check(tensors, ('input', 'target'), values, ('quantile',))
+        _rt.check(tensors, ("input", "target"), values, ("quantile",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

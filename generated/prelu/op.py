@@ -63,7 +63,7 @@ class PreluFunction(Function):
     @staticmethod
     def forward(x, weight, aligned=False):
         tensors, values = (x, weight), ()
-        _rt.check(tensors, ('x', 'weight'), values, ())
+        _rt.check(tensors, ("x", "weight"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -212,7 +212,7 @@ class _PreluTraced(Function):
     @staticmethod
     def forward(x, weight):
         tensors, values = (x, weight), ()
-        _rt.check(tensors, ('x', 'weight'), values, ())
+        _rt.check(tensors, ("x", "weight"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class QuadraticFunction(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ('x', 'y'), values, ())
+        _rt.check(tensors, ("x", "y"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _QuadraticTraced(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ('x', 'y'), values, ())
+        _rt.check(tensors, ("x", "y"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

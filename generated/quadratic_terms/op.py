@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 class QuadraticTermsOutput(NamedTuple):
     """The outputs of `quadratic_terms`."""
 
@@ -72,7 +71,7 @@ class QuadraticTermsFunction(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ('x', 'y'), values, ())
+        _rt.check(tensors, ("x", "y"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -196,7 +195,7 @@ class _QuadraticTermsTraced(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ('x', 'y'), values, ())
+        _rt.check(tensors, ("x", "y"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 

@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 class QuaternionProductOutput(NamedTuple):
     """The outputs of `quaternion_product`."""
 
@@ -81,7 +80,7 @@ class QuaternionProductFunction(Function):
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
-        _rt.check(tensors, ('aw', 'ax', 'ay', 'az', 'bw', 'bx', 'by', 'bz'), values, ())
+        _rt.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -309,7 +308,7 @@ class _QuaternionProductTraced(Function):
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
-        _rt.check(tensors, ('aw', 'ax', 'ay', 'az', 'bw', 'bx', 'by', 'bz'), values, ())
+        _rt.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class ScaledBiasFunction(Function):
     @staticmethod
     def forward(x, bias, scale):
         tensors, values = (x, bias), (bias is not None, scale)
-        _rt.check(tensors, ('x', 'bias'), values, ('bias', 'scale'))
+        _rt.check(tensors, ("x", "bias"), values, ("bias", "scale"))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _ScaledBiasTraced(Function):
     @staticmethod
     def forward(x, bias, scale):
         tensors, values = (x, bias), (bias is not None, scale)
-        _rt.check(tensors, ('x', 'bias'), values, ('bias', 'scale'))
+        _rt.check(tensors, ("x", "bias"), values, ("bias", "scale"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class SineFunction(Function):
     @staticmethod
     def forward(x, omega):
         tensors, values = (x,), (omega,)
-        _rt.check(tensors, ('x',), values, ('omega',))
+        _rt.check(tensors, ("x",), values, ("omega",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _SineTraced(Function):
     @staticmethod
     def forward(x, omega):
         tensors, values = (x,), (omega,)
-        _rt.check(tensors, ('x',), values, ('omega',))
+        _rt.check(tensors, ("x",), values, ("omega",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

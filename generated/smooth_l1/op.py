@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -63,7 +62,7 @@ class SmoothL1Function(Function):
     @staticmethod
     def forward(input_, target, beta):
         tensors, values = (input_, target), (beta,)
-        _rt.check(tensors, ('input', 'target'), values, ('beta',))
+        _rt.check(tensors, ("input", "target"), values, ("beta",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -187,7 +186,7 @@ class _SmoothL1Traced(Function):
     @staticmethod
     def forward(input_, target, beta):
         tensors, values = (input_, target), (beta,)
-        _rt.check(tensors, ('input', 'target'), values, ('beta',))
+        _rt.check(tensors, ("input", "target"), values, ("beta",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

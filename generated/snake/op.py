@@ -63,7 +63,7 @@ class SnakeFunction(Function):
     @staticmethod
     def forward(x, alpha, aligned=False):
         tensors, values = (x, alpha), ()
-        _rt.check(tensors, ('x', 'alpha'), values, ())
+        _rt.check(tensors, ("x", "alpha"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -211,7 +211,7 @@ class _SnakeTraced(Function):
     @staticmethod
     def forward(x, alpha):
         tensors, values = (x, alpha), ()
-        _rt.check(tensors, ('x', 'alpha'), values, ())
+        _rt.check(tensors, ("x", "alpha"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

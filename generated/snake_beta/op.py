@@ -63,7 +63,7 @@ class SnakeBetaFunction(Function):
     @staticmethod
     def forward(x, alpha, beta, aligned=False):
         tensors, values = (x, alpha, beta), ()
-        _rt.check(tensors, ('x', 'alpha', 'beta'), values, ())
+        _rt.check(tensors, ("x", "alpha", "beta"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -211,7 +211,7 @@ class _SnakeBetaTraced(Function):
     @staticmethod
     def forward(x, alpha, beta):
         tensors, values = (x, alpha, beta), ()
-        _rt.check(tensors, ('x', 'alpha', 'beta'), values, ())
+        _rt.check(tensors, ("x", "alpha", "beta"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

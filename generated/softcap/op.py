@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class SoftcapFunction(Function):
     @staticmethod
     def forward(x, cap):
         tensors, values = (x,), (cap,)
-        _rt.check(tensors, ('x',), values, ('cap',))
+        _rt.check(tensors, ("x",), values, ("cap",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _SoftcapTraced(Function):
     @staticmethod
     def forward(x, cap):
         tensors, values = (x,), (cap,)
-        _rt.check(tensors, ('x',), values, ('cap',))
+        _rt.check(tensors, ("x",), values, ("cap",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class SquareplusFunction(Function):
     @staticmethod
     def forward(x, b):
         tensors, values = (x,), (b,)
-        _rt.check(tensors, ('x',), values, ('b',))
+        _rt.check(tensors, ("x",), values, ("b",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _SquareplusTraced(Function):
     @staticmethod
     def forward(x, b):
         tensors, values = (x,), (b,)
-        _rt.check(tensors, ('x',), values, ('b',))
+        _rt.check(tensors, ("x",), values, ("b",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

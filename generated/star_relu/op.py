@@ -63,7 +63,7 @@ class StarReluFunction(Function):
     @staticmethod
     def forward(x, scale, bias, aligned=False):
         tensors, values = (x, scale, bias), ()
-        _rt.check(tensors, ('x', 'scale', 'bias'), values, ())
+        _rt.check(tensors, ("x", "scale", "bias"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -212,7 +212,7 @@ class _StarReluTraced(Function):
     @staticmethod
     def forward(x, scale, bias):
         tensors, values = (x, scale, bias), ()
-        _rt.check(tensors, ('x', 'scale', 'bias'), values, ())
+        _rt.check(tensors, ("x", "scale", "bias"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class SwigluFunction(Function):
     @staticmethod
     def forward(gate, x):
         tensors, values = (gate, x), ()
-        _rt.check(tensors, ('gate', 'x'), values, ())
+        _rt.check(tensors, ("gate", "x"), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -186,7 +185,7 @@ class _SwigluTraced(Function):
     @staticmethod
     def forward(gate, x):
         tensors, values = (gate, x), ()
-        _rt.check(tensors, ('gate', 'x'), values, ())
+        _rt.check(tensors, ("gate", "x"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

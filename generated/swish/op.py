@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class SwishFunction(Function):
     @staticmethod
     def forward(x, beta):
         tensors, values = (x,), (beta,)
-        _rt.check(tensors, ('x',), values, ('beta',))
+        _rt.check(tensors, ("x",), values, ("beta",))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _SwishTraced(Function):
     @staticmethod
     def forward(x, beta):
         tensors, values = (x,), (beta,)
-        _rt.check(tensors, ('x',), values, ('beta',))
+        _rt.check(tensors, ("x",), values, ("beta",))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

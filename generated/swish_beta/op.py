@@ -63,7 +63,7 @@ class SwishBetaFunction(Function):
     @staticmethod
     def forward(x, beta, aligned=False):
         tensors, values = (x, beta), ()
-        _rt.check(tensors, ('x', 'beta'), values, ())
+        _rt.check(tensors, ("x", "beta"), values, ())
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -211,7 +211,7 @@ class _SwishBetaTraced(Function):
     @staticmethod
     def forward(x, beta):
         tensors, values = (x, beta), ()
-        _rt.check(tensors, ('x', 'beta'), values, ())
+        _rt.check(tensors, ("x", "beta"), values, ())
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]

@@ -18,7 +18,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 # --- the leaves: what computes, in PyTorch operations -----------------------------------------
 
 
@@ -61,7 +60,7 @@ class ThresholdFunction(Function):
     @staticmethod
     def forward(x, threshold, value):
         tensors, values = (x,), (threshold, value)
-        _rt.check(tensors, ('x',), values, ('threshold', 'value'))
+        _rt.check(tensors, ("x",), values, ("threshold", "value"))
         outputs = forward_leaf(tensors, values)
         return outputs[0]
 
@@ -185,7 +184,7 @@ class _ThresholdTraced(Function):
     @staticmethod
     def forward(x, threshold, value):
         tensors, values = (x,), (threshold, value)
-        _rt.check(tensors, ('x',), values, ('threshold', 'value'))
+        _rt.check(tensors, ("x",), values, ("threshold", "value"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 

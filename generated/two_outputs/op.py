@@ -20,7 +20,6 @@ from . import _runtime as _rt
 from . import maths
 
 
-
 class TwoOutputsOutput(NamedTuple):
     """The outputs of `two_outputs`."""
 
@@ -70,7 +69,7 @@ class TwoOutputsFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ('x',), values, ())
+        _rt.check(tensors, ("x",), values, ())
         outputs = forward_leaf(tensors, values)
         return outputs
 
@@ -194,7 +193,7 @@ class _TwoOutputsTraced(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ('x',), values, ())
+        _rt.check(tensors, ("x",), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 

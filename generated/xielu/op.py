@@ -63,7 +63,7 @@ class XieluFunction(Function):
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps, aligned=False):
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
-        _rt.check(tensors, ('x', 'alpha_p', 'alpha_n'), values, ('beta', 'eps'))
+        _rt.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
         if not aligned:
             tensors = _rt.align(tensors, _LAYOUT)
         outputs = forward_leaf(tensors, values)
@@ -214,7 +214,7 @@ class _XieluTraced(Function):
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps):
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
-        _rt.check(tensors, ('x', 'alpha_p', 'alpha_n'), values, ('beta', 'eps'))
+        _rt.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
         tensors = _rt.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]
