@@ -156,6 +156,22 @@ class spherical_bessel(Head):
         return Piecewise((plain, sympy.Ne(x, 0)), (S.Zero, True))
 
 
+class phi(Head):
+    """phi_n(x) = (exp(x) - sum of x**k / k! for k < n) / x**n, n >= 1; phi_1 = expm1(x) / x.
+
+    1 / n! at 0. Its derivative is phi_n - n * phi_(n+1).
+    """
+
+    is_positive = True
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        n, x = args
+        rest = sympy.exp(x) - sum(x**k / sympy.factorial(k) for k in range(int(n)))
+        return Piecewise((rest / x**n, sympy.Ne(x, 0)), (1 / sympy.factorial(n), True))
+
+
 class power(Head):
     """base ** exponent for an exponent known at run time, with PyTorch's gradients at 0."""
 

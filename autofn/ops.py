@@ -63,6 +63,10 @@ def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
     return S.Zero, (n * lower - (n + 1) * higher) / (2 * n + 1)
 
 
+def _phi_exact(n: int, x: Any) -> Any:
+    return mpmath.hyp1f1(1, n + 1, x) / mpmath.factorial(n)
+
+
 def _power_partials(b: Expr, e: Expr) -> tuple[Expr, ...]:
     # The guards are those of torch.pow: 0 * inf must not arise at exponent 0 or base 0.
     by_base: Expr = e * heads.power(b, e - 1)
@@ -380,6 +384,16 @@ _TABLE = [
         heads.spherical_bessel,
         _spherical_bessel_partials,
     ),
+    Op(
+        "phi",
+        "_phi({n}, {0})",
+        "phi<{n}>({0})",
+        30,
+        4.0,
+        lambda a, n: _phi_exact(n, a),
+        heads.phi,
+        lambda n, u: (S.Zero, heads.phi(n, u) - n * heads.phi(n + 1, u)),
+    ),
     # error and gamma functions
     Op(
         "erf",
@@ -583,6 +597,19 @@ TORCH_HELPERS: Mapping[str, str] = {
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)''',
+    "_phi": '''def _phi(n, x):
+    """(exp(x) - its Taylor polynomial of degree n - 1) / x**n: a series near 0."""
+    small = torch.abs(x) < 1 + n / 2
+    s = torch.where(small, x, 0)
+    series = term = torch.full_like(s, 1 / math.factorial(n))
+    for k in range(1, 20):
+        term = term * s / (n + k)
+        series = series + term
+    s = torch.where(small, 1, x)
+    found = torch.expm1(s) / s
+    for k in range(1, n):
+        found = (found - 1 / math.factorial(k)) / s
+    return torch.where(small, series, found)''',
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
     return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
@@ -660,6 +687,25 @@ template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
     at = above;
   }
   return at;
+}""",
+    "phi": """// (exp(x) - its Taylor polynomial of degree N - 1) / x**N, N >= 1: a series near 0.
+template <int N, typename T> AUTOFN_FN T phi(T x) {
+  T factorial = T(1);
+  if (std::fabs(x) < T(1) + T(0.5) * T(N)) {
+    for (int k = 2; k <= N; ++k) factorial *= T(k);
+    T term = T(1) / factorial, sum = term;
+    for (int k = 1; k < 20; ++k) {
+      term *= x / T(N + k);
+      sum += term;
+    }
+    return sum;
+  }
+  T found = std::expm1(x) / x;
+  for (int k = 1; k < N; ++k) {
+    factorial *= T(k);
+    found = (found - T(1) / factorial) / x;
+  }
+  return found;
 }""",
     "normcdf": """// The standard normal distribution function, accurate in the lower tail.
 template <typename T> AUTOFN_FN T normcdf(T x) {

@@ -38,8 +38,8 @@ class Input:
 class Node:
     """One value: an input, a constant, or an operation of `ops.OPS` on earlier values.
 
-    `n` is the static parameter of powi, polygamma, spherical_bessel. `number` says that the value
-    depends on Python numbers alone.
+    `n` is the static parameter of powi, polygamma, spherical_bessel and phi. `number` says that the
+    value depends on Python numbers alone.
     """
 
     op: str
@@ -273,7 +273,7 @@ class _Lowering:
                 result = self._op(op, result, self.value(arg))
             return result
         op = BY_CLASS[expr.func].name
-        if op in ("polygamma", "spherical_bessel"):
+        if op in ("polygamma", "spherical_bessel", "phi"):
             order, arg = expr.args
             if order == 0:
                 return self._op("digamma", self.value(arg))

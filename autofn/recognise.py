@@ -12,6 +12,7 @@ from sympy import (
     Basic,
     Eq,
     Expr,
+    Integer,
     Max,
     Min,
     Mul,
@@ -188,20 +189,34 @@ def _mul(node: Basic) -> Basic | None:
                     rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                     return Mul(*rest, heads.sigmoid(factor.args[0]), base ** (power - 1))
         base, power = factor.as_base_exp()
-        if isinstance(base, sin) and power.is_Integer and power >= 1:
-            # sin(c*d) / d = c * sinc(c*d): the limit at d = 0 is a value like any other.
-            for j, other in enumerate(factors):
-                d, down = other.as_base_exp()
-                if not (down.is_Integer and down <= -1 and d.free_symbols):
-                    continue
-                ratio = base.args[0] / d
-                if not ratio.free_symbols & d.free_symbols:
-                    rest = [f for n, f in enumerate(factors) if n not in (i, j)]
-                    sinc = heads.sinc(base.args[0])
-                    return Mul(*rest, ratio, sinc, base ** (power - 1), d ** (down + 1))
+        if isinstance(base, sin | heads.expm1) and power.is_Integer:
+            new = _removed(factors, i)
+            if new is not None:
+                return new
         if isinstance(factor, sympy.sign) and factor.args[0] in factors:
             rest = [f for f in factors if f not in (factor, factor.args[0])]
             return Mul(*rest, sympy.Abs(factor.args[0]))
+    return None
+
+
+def _removed(factors: list[Basic], i: int) -> Expr | None:
+    """sin(c*d) / d = c * sinc(c*d), (exp(c*d) - 1) / d = c * phi_1(c*d), and their inverses.
+
+    So the limit at d = 0 is a value like any other, in every derivative too.
+    """
+    base, power = factors[i].as_base_exp()
+    u = base.args[0]
+    head = heads.sinc(u) if isinstance(base, sin) else heads.phi(Integer(1), u)
+    sign = 1 if power > 0 else -1
+    for j, other in enumerate(factors):
+        d, exponent = other.as_base_exp()
+        if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):
+            continue
+        ratio = u / d
+        if j != i and not ratio.free_symbols & d.free_symbols:
+            rest = [f for n, f in enumerate(factors) if n not in (i, j)]
+            whole = (ratio * head) ** sign
+            return Mul(*rest, whole, base ** (power - sign), d ** (exponent + sign))
     return None
 
 

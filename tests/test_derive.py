@@ -39,6 +39,8 @@ n = sympy.Symbol("n", integer=True)
         (log(cosh(x - y)), heads.logcosh(x - y)),
         (sin(a * x) / x, a * sinc(a * x)),
         (sin(a * x) ** 2 / a, x * sin(a * x) * sinc(a * x)),
+        ((exp(a * x) - 1) / x, a * heads.phi(1, a * x)),
+        (x / (exp(x) - 1), 1 / heads.phi(1, x)),
         ((1 / (1 + exp(-x))) ** a, exp(-a * softplus(-x))),
         (x**a, heads.power(x, a)),
         (2**x, exp(x * log(2))),

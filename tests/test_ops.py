@@ -19,7 +19,12 @@ from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
 from autofn.recognise import recognise
 
-PARAMETRISED = {"powi": (1, 2, 3, 5, 12), "polygamma": (1, 2, 3), "spherical_bessel": (1, 2, 3)}
+PARAMETRISED = {
+    "powi": (1, 2, 3, 5, 12),
+    "polygamma": (1, 2, 3),
+    "spherical_bessel": (1, 2, 3),
+    "phi": (1, 2, 3),
+}
 ARITY = {
     "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
     "times_exp": 2,
@@ -152,7 +157,7 @@ SMOOTH = sorted(
     name
     for name, op in OPS.items()
     if op.partials is not None
-    and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel")
+    and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel", "phi")
 )
 
 
@@ -182,12 +187,13 @@ def test_partials_agree_with_numeric_differentiation(name: str) -> None:
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])
-def test_spherical_bessel_derivative_stays_in_the_family(order: int) -> None:
+@pytest.mark.parametrize("name", ["spherical_bessel", "phi"])
+def test_derivative_stays_in_the_family(name: str, order: int) -> None:
     x = sympy.Symbol("x", real=True)
-    kind = OPS["spherical_bessel"].sympy
+    kind = OPS[name].sympy
     assert kind is not None
     derivative = Differentiator([x])(kind(sympy.Integer(order), x), x)
-    exact_value = OPS["spherical_bessel"].exact
+    exact_value = OPS[name].exact
     for point in (0.3, 1.7, 4.2):
         with mpmath.workdps(40):
             want = mpmath.diff(lambda t: exact_value(t, order), mpmath.mpf(point))
