@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import sympy
 
+from autofn import saving
 from autofn.emit.words import formula_lines, readable
 from autofn.model import Definition
 from autofn.plan import Plan, VariantPlan, plan
@@ -51,17 +52,25 @@ def _heads(made: Plan) -> list[str]:
 
 
 def _saved(made: Plan) -> str:
-    if not made.saved:
-        return "nothing: the gradient needs neither inputs nor outputs"
     definition = made.definition
     tensors = {leaf.name for leaf in definition.tensors} | set(made.outputs)
-    lines = []
+    lines = [] if made.saved else ["nothing: the gradient needs neither inputs nor outputs"]
     for name in made.saved:
         what = "output" if name in made.outputs else "input"
         size = "one value per element" if name in tensors else "a parameter"
         lines.append(f"{name} ({what}, {size})")
-    counted = sum(name in tensors for name in made.saved)
-    lines.append(f"{4 * counted} bytes per element in float32")
+    variant = made.variants[0]
+    prefix = f"[{_label(variant)}] " if variant.key else ""
+    options = saving.options(definition, variant.derivation, made.outputs)
+    if len(made.variants) > 1:
+        lines.append(f"{prefix}the options:")
+    for option in options:
+        what = " and ".join(option.tensors) or "nothing"
+        exact = saving.accuracy(definition, variant.derivation, option)
+        mark = " (chosen)" if set(option.tensors) == set(made.saved) & tensors else ""
+        lines.append(f"{prefix}{what}: {option.bytes} bytes per element in float32, {exact}{mark}")
+    if len(options) > 1 and not options[-1].lossless and definition.options.save != "output":
+        lines.append('the last with @formula(save="output")')
     return "\n".join(lines)
 
 

@@ -459,7 +459,9 @@ def _lock_folder() -> Path:
 
     folder = platformdirs.user_cache_path("autofn", appauthor=False) / "locks"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        # The parent is the cache of built libraries too, which no one else may write to.
+        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(mode=0o700, exist_ok=True)
         if os.access(folder, os.W_OK):
             return folder
     except OSError:

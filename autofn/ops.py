@@ -116,7 +116,7 @@ _TABLE = [
     Op(
         "cbrt",
         "_cbrt({0})",
-        "std::cbrt({0})",
+        "autofn::cbrt({0})",
         20,
         1.0,
         lambda a: mpmath.sign(a) * mpmath.cbrt(abs(a)),
@@ -126,7 +126,7 @@ _TABLE = [
     Op(
         "pow",
         "torch.pow({0}, {1})",
-        "std::pow({0}, {1})",
+        "autofn::pow({0}, {1})",
         30,
         1.0,
         mpmath.power,
@@ -138,12 +138,20 @@ _TABLE = [
     Op(
         "exp",
         "torch.exp({0})",
-        "std::exp({0})",
+        "autofn::exp({0})",
         12,
         1.0,
         mpmath.exp,
         sympy.exp,
         lambda u: (exp(u),),
+    ),
+    Op(
+        "exp_product",
+        "torch.exp({0} * {1})",
+        "autofn::exp_product({0}, {1})",
+        15,
+        2.0,
+        lambda a, b: mpmath.exp(a * b),
     ),
     Op(
         "times_exp",
@@ -158,7 +166,7 @@ _TABLE = [
     Op(
         "expm1",
         "torch.expm1({0})",
-        "std::expm1({0})",
+        "autofn::expm1({0})",
         16,
         1.0,
         mpmath.expm1,
@@ -168,7 +176,7 @@ _TABLE = [
     Op(
         "log",
         "torch.log({0})",
-        "std::log({0})",
+        "autofn::log({0})",
         14,
         1.0,
         mpmath.log,
@@ -179,7 +187,7 @@ _TABLE = [
     Op(
         "log1p",
         "torch.log1p({0})",
-        "std::log1p({0})",
+        "autofn::log1p({0})",
         16,
         1.0,
         mpmath.log1p,
@@ -221,7 +229,7 @@ _TABLE = [
     Op(
         "sin",
         "torch.sin({0})",
-        "std::sin({0})",
+        "autofn::sin({0})",
         16,
         1.0,
         mpmath.sin,
@@ -231,7 +239,7 @@ _TABLE = [
     Op(
         "cos",
         "torch.cos({0})",
-        "std::cos({0})",
+        "autofn::cos({0})",
         16,
         1.0,
         mpmath.cos,
@@ -241,7 +249,7 @@ _TABLE = [
     Op(
         "tan",
         "torch.tan({0})",
-        "std::tan({0})",
+        "autofn::tan({0})",
         24,
         1.5,
         mpmath.tan,
@@ -252,7 +260,7 @@ _TABLE = [
     Op(
         "asin",
         "torch.asin({0})",
-        "std::asin({0})",
+        "autofn::asin({0})",
         20,
         1.5,
         mpmath.asin,
@@ -263,7 +271,7 @@ _TABLE = [
     Op(
         "acos",
         "torch.acos({0})",
-        "std::acos({0})",
+        "autofn::acos({0})",
         20,
         1.5,
         mpmath.acos,
@@ -274,7 +282,7 @@ _TABLE = [
     Op(
         "atan",
         "torch.atan({0})",
-        "std::atan({0})",
+        "autofn::atan({0})",
         20,
         1.5,
         mpmath.atan,
@@ -284,7 +292,7 @@ _TABLE = [
     Op(
         "atan2",
         "torch.atan2({0}, {1})",
-        "std::atan2({0}, {1})",
+        "autofn::atan2({0}, {1})",
         28,
         1.5,
         mpmath.atan2,
@@ -295,7 +303,7 @@ _TABLE = [
     Op(
         "sinh",
         "torch.sinh({0})",
-        "std::sinh({0})",
+        "autofn::sinh({0})",
         20,
         1.5,
         mpmath.sinh,
@@ -305,7 +313,7 @@ _TABLE = [
     Op(
         "cosh",
         "torch.cosh({0})",
-        "std::cosh({0})",
+        "autofn::cosh({0})",
         20,
         1.5,
         mpmath.cosh,
@@ -315,7 +323,7 @@ _TABLE = [
     Op(
         "tanh",
         "torch.tanh({0})",
-        "std::tanh({0})",
+        "autofn::tanh({0})",
         18,
         1.0,
         mpmath.tanh,
@@ -335,7 +343,7 @@ _TABLE = [
     Op(
         "asinh",
         "torch.asinh({0})",
-        "std::asinh({0})",
+        "autofn::asinh({0})",
         24,
         2.0,
         mpmath.asinh,
@@ -345,7 +353,7 @@ _TABLE = [
     Op(
         "acosh",
         "torch.acosh({0})",
-        "std::acosh({0})",
+        "autofn::acosh({0})",
         24,
         2.0,
         mpmath.acosh,
@@ -356,7 +364,7 @@ _TABLE = [
     Op(
         "atanh",
         "torch.atanh({0})",
-        "std::atanh({0})",
+        "autofn::atanh({0})",
         24,
         2.0,
         mpmath.atanh,
@@ -398,7 +406,7 @@ _TABLE = [
     Op(
         "erf",
         "torch.erf({0})",
-        "std::erf({0})",
+        "autofn::erf({0})",
         24,
         1.0,
         mpmath.erf,
@@ -408,7 +416,7 @@ _TABLE = [
     Op(
         "erfc",
         "torch.erfc({0})",
-        "std::erfc({0})",
+        "autofn::erfc({0})",
         28,
         1.5,
         mpmath.erfc,
@@ -418,9 +426,9 @@ _TABLE = [
     Op(
         "normcdf",
         "_normcdf({0})",
-        "normcdf({0})",
+        "autofn::normcdf({0})",
         30,
-        3.0,
+        4.0,
         mpmath.ncdf,
         heads.normcdf,
         lambda u: (exp(-(u**2) / 2) / sqrt(2 * pi),),
@@ -643,73 +651,72 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 }""",
     "times_exp": """// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = std::exp(T(0.5) * u);
-  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+  const T half = autofn::exp(T(0.5) * u);
+  // Not &&: a branch would keep compilers from vectorising.
+  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }""",
     "sigmoid": """// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }""",
     "softplus": """// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }""",
     "logcosh": """// log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
-  return std::fabs(x) + std::log1p(T(0.5) * std::expm1(T(-2) * std::fabs(x)));
+  return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
 }""",
     "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }""",
     "sinc": """// sin(x) / x, and 1 at 0.
 template <typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : std::sin(x) / x;
+  return x == T(0) ? T(1) : autofn::sin(x) / x;
+}""",
+    "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
+template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
+  if constexpr (K > (sizeof(T) == 4 ? 9 : 15) + N) {
+    return T(1);
+  } else {
+    return T(1) - z * (T(1) / T(2 * K * (2 * N + 2 * K + 1))) * bessel_series<N, K + 1>(z);
+  }
 }""",
     "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
+// Both are computed, so that loops over it have no branch.
 template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
-  if (std::fabs(x) < T(N + 1)) {
-    T term = T(1);
-    for (int k = 1; k <= N; ++k) term *= x / T(2 * k + 1);
-    T sum = term;
-    for (int k = 1; k < 16 + N; ++k) {
-      term *= x * x / T(-2 * k * (2 * N + 2 * k + 1));
-      sum += term;
-    }
-    return sum;
-  }
-  T below = std::sin(x) / x, at = (below - std::cos(x)) / x;
+  T series = bessel_series<N, 1>(x * x);
+  for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
+  const T inverse = T(1) / x;
+  T below = autofn::sin(x) * inverse, at = (below - autofn::cos(x)) * inverse;
   for (int k = 1; k < N; ++k) {
-    const T above = T(2 * k + 1) / x * at - below;
+    const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
     at = above;
   }
-  return at;
+  return std::fabs(x) < T(N + 1) ? series : at;
+}""",
+    "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ...
+template <int N, int K, typename T> AUTOFN_FN T phi_series(T x) {
+  if constexpr (K == N + (sizeof(T) == 4 ? 14 : 20)) {
+    return T(1);
+  } else {
+    return T(1) + x * (T(1) / T(K + 1)) * phi_series<N, K + 1>(x);
+  }
 }""",
     "phi": """// (exp(x) - its Taylor polynomial of degree N - 1) / x**N, N >= 1: a series near 0.
+// Both are computed, so that loops over it have no branch.
 template <int N, typename T> AUTOFN_FN T phi(T x) {
-  T factorial = T(1);
-  if (std::fabs(x) < T(1) + T(0.5) * T(N)) {
-    for (int k = 2; k <= N; ++k) factorial *= T(k);
-    T term = T(1) / factorial, sum = term;
-    for (int k = 1; k < 20; ++k) {
-      term *= x / T(N + k);
-      sum += term;
-    }
-    return sum;
-  }
-  T found = std::expm1(x) / x;
+  T found = autofn::expm1(x) / x, factorial = T(1);
   for (int k = 1; k < N; ++k) {
     factorial *= T(k);
     found = (found - T(1) / factorial) / x;
   }
-  return found;
-}""",
-    "normcdf": """// The standard normal distribution function, accurate in the lower tail.
-template <typename T> AUTOFN_FN T normcdf(T x) {
-  return T(0.5) * std::erfc(T(-0.70710678118654752) * x);
+  factorial *= T(N);
+  return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, N>(x) / factorial : found;
 }""",
     "digamma": """// Reflection, recurrence up to 10, then the asymptotic series.
 template <typename T> AUTOFN_FN T digamma(T x) {
@@ -717,7 +724,7 @@ template <typename T> AUTOFN_FN T digamma(T x) {
   T result = T(0);
   if (x <= T(0)) {
     if (x == std::floor(x)) return x == T(0) ? -std::copysign(T(INFINITY), x) : T(NAN);
-    result = -pi / std::tan(pi * (x - std::floor(x + T(0.5))));
+    result = -pi / autofn::tan(pi * (x - std::floor(x + T(0.5))));
     x = T(1) - x;
   }
   for (; x < T(10); x += T(1)) result -= T(1) / x;
@@ -727,7 +734,7 @@ template <typename T> AUTOFN_FN T digamma(T x) {
            z * (T(1) / T(120) -
                 z * (T(1) / T(252) -
                      z * (T(1) / T(240) - z * (T(1) / T(132) - z * T(691) / T(32760))))));
-  return result + std::log(x) - T(0.5) / x - series;
+  return result + autofn::log(x) - T(0.5) / x - series;
 }""",
     "polygamma": """// The N-th derivative of digamma, N >= 1: recurrence up to 10 + N, then the
 // asymptotic (Euler-Maclaurin) series of the Hurwitz zeta function. Not defined far below 0.
@@ -738,11 +745,11 @@ template <int N, typename T> AUTOFN_FN T polygamma(T x) {
   T factorial = T(1);
   for (int k = 2; k <= N; ++k) factorial *= T(k);
   T sum = T(0);
-  for (; x < T(10 + N); x += T(1)) sum += std::pow(x, T(-N - 1));
-  T tail = std::pow(x, T(-N)) / T(N) + T(0.5) * std::pow(x, T(-N - 1));
+  for (; x < T(10 + N); x += T(1)) sum += autofn::pow(x, T(-N - 1));
+  T tail = autofn::pow(x, T(-N)) / T(N) + T(0.5) * autofn::pow(x, T(-N - 1));
   T rising = T(N + 1), even = T(2);
   for (int k = 1; k <= 7; ++k) {
-    tail += bernoulli[k - 1] * rising / even * std::pow(x, T(-N - 2 * k));
+    tail += bernoulli[k - 1] * rising / even * autofn::pow(x, T(-N - 2 * k));
     rising *= T(N + 2 * k) * T(N + 2 * k + 1);
     even *= T(2 * k + 1) * T(2 * k + 2);
   }
@@ -765,4 +772,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }""",
 }
-"""C++ helpers by name; printed into a header that uses them."""
+"""C++ helpers by name; printed into a header that uses them.
+
+`autofn::exp` and its like are primitives: see `backends/primitives.py`.
+"""

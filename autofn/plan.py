@@ -7,11 +7,9 @@ import re
 from dataclasses import dataclass
 from typing import Literal
 
-import sympy
 from sympy import Expr, Symbol
 
-from autofn import functions as heads
-from autofn import trees
+from autofn import saving, trees
 from autofn.derive import (
     Derivation,
     Term,
@@ -24,9 +22,11 @@ from autofn.derive import (
 from autofn.errors import FormulaError
 from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
-from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower
+from autofn.normal_form import normal_form
+from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 
 Role = Literal["tensor", "parameter", "number"]
+Pass = Literal["forward", "backward", "double_backward"]
 
 AXES: dict[Kind, frozenset[str]] = {
     Kind.TENSOR: frozenset({ELEMENT}),
@@ -53,12 +53,16 @@ class Operand:
 class Kernel:
     """One elementwise kernel: a scalar function of `maths.h` applied over the broadcast shape.
 
-    `pass_name` is "forward" or "backward"; `key` names the variant. The scalar function takes
-    the inputs by value and returns the output, or, for several, writes them by reference.
+    `function` is the scalar function, `op` the name of the PyTorch op in the package's namespace;
+    `key` names the variant. The function takes the inputs by value and returns the output, or, for
+    several, writes them by reference. Outputs of any pass but the first are gradients. `alike`:
+    all outputs have the shape and dtype of the first tensor, and all are needed.
     """
 
     function: str
-    pass_name: str
+    pass_name: Pass
+    op: str
+    alike: bool
     key: tuple[tuple[str, Choice], ...]
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
@@ -66,7 +70,7 @@ class Kernel:
 
 @dataclass(frozen=True)
 class VariantPlan:
-    """The programs of one variant.
+    """The programs of one variant, for PyTorch's operations; and, in `kernels`, for kernels.
 
     Names of inputs: leaves and outputs by their own name, cotangents as `Plan.grads`, tangents
     and second cotangents as `direction_name` of what they belong to. `jvp` and `vjp_jvp` are None
@@ -81,6 +85,7 @@ class VariantPlan:
     double_vjp: Program
     jvp: Program | None
     vjp_jvp: Program
+    kernels: dict[Pass, Program]
 
 
 @dataclass(frozen=True)
@@ -115,7 +120,7 @@ def plan(definition: Definition) -> Plan:
     order = [leaf.name for leaf in definition.differentiable] + list(outputs)
     symbols = {
         **{leaf.name: leaf.symbol for leaf in definition.differentiable},
-        **{name: output_symbol(name) for name in outputs},
+        **{name: saving.output_symbol(name) for name in outputs},
     }
     used = {
         symbol
@@ -134,11 +139,6 @@ def plan(definition: Definition) -> Plan:
         for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True)
     )
     return Plan(definition, outputs, grads, saved, saved_for, variants)
-
-
-def output_symbol(name: str) -> Symbol:
-    """The saved value of an output, where backward is written in it."""
-    return Symbol(f"_out_{name}", real=True)
 
 
 def _needed_for(
@@ -164,55 +164,20 @@ def _chosen(
 ) -> tuple[Derivation, tuple[Expr | None, ...]]:
     """The variant's derivation, and its vjp in the cheapest lossless set of saved values.
 
-    Outputs take the place of inputs where the derivative contains them as they are (exp), so that
-    nothing is lost; `save="output"` rewrites the derivative until it does, at a price in accuracy.
+    `save="output"` takes the cheapest of all, at a price in accuracy.
     """
     derivation = derive(definition, variant)
-    if derivation.own:
-        return derivation, derivation.vjp
-    plain = derivation.vjp
-    tensors = {leaf.symbol for leaf in definition.tensors}
-    from_outputs = _in_outputs(plain, derivation.forward, outputs)
-    if _tensors_in(from_outputs, tensors) < _tensors_in(plain, tensors):
-        return derivation, from_outputs
+    options = saving.options(definition, derivation, outputs)
     if definition.options.save == "output":
-        lossy = tuple(None if e is None else _through_outputs(e) for e in plain)
-        lossy = _in_outputs(lossy, derivation.forward, outputs)
-        if not _tensors_in(lossy, tensors) < _tensors_in(plain, tensors):
+        if len(options) == 1 and not derivation.own:
             raise FormulaError(
                 f'save="output": the gradient of {definition.name} cannot be computed from its '
                 "output",
                 where=definition.where,
                 remedy="leave the option out",
             )
-        return derivation, lossy
-    return derivation, plain
-
-
-def _tensors_in(entries: tuple[Expr | None, ...], tensors: set[Symbol | None]) -> int:
-    free: set[Symbol] = set()
-    for entry in entries:
-        free |= frozenset() if entry is None else trees.symbols(entry)
-    return len(free & tensors)
-
-
-def _in_outputs(
-    entries: tuple[Expr | None, ...], forward: tuple[Expr, ...], names: tuple[str, ...]
-) -> tuple[Expr | None, ...]:
-    swaps = {
-        output: output_symbol(name)
-        for output, name in zip(forward, names, strict=True)
-        if output.args
-    }
-    return tuple(None if entry is None else entry.xreplace(swaps) for entry in entries)
-
-
-def _through_outputs(entry: Expr) -> Expr:
-    """Heads by identities that outputs can stand in: sech(u)**2 = 1 - tanh(u)**2."""
-    return entry.replace(heads.sech2, lambda u: 1 - sympy.tanh(u) ** 2).replace(
-        lambda e: isinstance(e, heads.sigmoid) and e.args[0].could_extract_minus_sign(),
-        lambda e: 1 - heads.sigmoid(-e.args[0]),
-    )
+        return derivation, options[-1].vjp
+    return derivation, [option for option in options if option.lossless][-1].vjp
 
 
 # --- programs --------------------------------------------------------------------------------
@@ -236,21 +201,17 @@ def _variant(
     ]
     by_name = {each.name: (symbol, each) for symbol, each in primals}
     for name in outputs:
-        by_name[name] = (output_symbol(name), Input(name, frozenset({ELEMENT})))
+        by_name[name] = (saving.output_symbol(name), Input(name, frozenset({ELEMENT})))
     kept = [by_name[name] for name in saved if name in by_name]
     fixed = frozenset(symbol for symbol, _ in numbers)
 
-    forward = lower(
-        [*primals, *numbers],
-        [Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)],
-        fixed,
-    )
     vjp_inputs = [*cotangents, *kept]
-    vjp_program = lower(
-        [*vjp_inputs, *numbers],
-        [Result(leaf.name, expr, like=leaf.name) for leaf, expr in zip(present, vjp, strict=True)],
-        fixed,
-    )
+    forward_results = [
+        Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)
+    ]
+    vjp_results = [
+        Result(leaf.name, expr, like=leaf.name) for leaf, expr in zip(present, vjp, strict=True)
+    ]
     tangents = [(direction(s), _directed(each)) for s, each in primals]
     jvp = None
     if derivation.jvp is not None:
@@ -262,11 +223,18 @@ def _variant(
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
     parameters = parameters_of(definition)
     seconds = second_order(vjp, symbols, tuple(direction(s) for s, _ in primals), parameters)
-    double_vjp = lower(
-        [*tangents, *vjp_inputs, *numbers],
-        _results(seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True),
-        fixed,
+    double_results = _results(
+        seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True
     )
+    passes: dict[Pass, tuple[list[tuple[Symbol, Input]], list[Result]]] = {
+        "forward": ([*primals, *numbers], forward_results),
+        "backward": ([*vjp_inputs, *numbers], vjp_results),
+        "double_backward": ([*tangents, *vjp_inputs, *numbers], double_results),
+    }
+    programs = {name: lower(*given, fixed) for name, given in passes.items()}
+    for_kernels = {
+        name: _for_kernels(programs[name], *given, fixed) for name, given in passes.items()
+    }
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -279,9 +247,33 @@ def _variant(
         fixed,
     )
     return VariantPlan(
-        variant.key, _suffix(variant.key), derivation, forward, vjp_program, double_vjp, jvp,
+        variant.key,
+        _suffix(variant.key),
+        derivation,
+        programs["forward"],
+        programs["backward"],
+        programs["double_backward"],
+        jvp,
         vjp_jvp,
-    )  # fmt: skip
+        for_kernels,
+    )
+
+
+def _for_kernels(
+    plain: Program,
+    inputs: list[tuple[Symbol, Input]],
+    results: list[Result],
+    fixed: frozenset[Symbol],
+) -> Program:
+    """The program of a kernel: in the exponential normal form where that costs less."""
+    formed = [
+        each if each.expr is None else dataclasses.replace(each, expr=normal_form(each.expr))
+        for each in results
+    ]
+    if formed == results:
+        return plain
+    program = lower(inputs, formed, fixed)
+    return program if program.cost < plain.cost else plain
 
 
 def _results(
@@ -335,44 +327,65 @@ def _suffix(key: tuple[tuple[str, Choice], ...]) -> str:
 
 # --- kernels ---------------------------------------------------------------------------------
 
+WORTH_COMPILING = 2
+"""Operations from which on a second-order kernel beats PyTorch's: each of theirs is a pass."""
+
+
+MOST_OPERANDS = 32
+"""Inputs or outputs that a kernel can have (kMaxOperands in kernel.h); else there is none."""
+
 
 def kernels(made: Plan) -> tuple[tuple[Kernel, Program], ...]:
-    """The forward and the backward kernel of each variant, with the program each computes."""
-    definition = made.definition
+    """The kernels of each variant, with the program each computes.
+
+    A pass has no kernel where the user's own gradient is None throughout, and none of second order
+    where that is a single operation.
+    """
     found: list[tuple[Kernel, Program]] = []
-    base = cpp_name(definition.name)
     suffixes = Namer()
     for variant in made.variants:
         suffix = suffixes(cpp_name(f"x{variant.suffix}")[1:] if variant.suffix else "")
-        for pass_name, whole in (("forward", variant.forward), ("backward", variant.vjp)):
-            valued = tuple(output for output in whole.outputs if output.node is not None)
-            if not valued:
-                continue  # the user's own gradient: none at all
-            program = dataclasses.replace(whole, outputs=valued)
-            used = program.used()
-            inputs = [
-                each
-                for each in program.inputs
-                if pass_name == "forward" or each.name in used or each.name in made.grads
-            ]
-            namer = Namer()
-            operands = tuple(
-                Operand(each.name, namer(cpp_name(each.name)), _role(each, definition))
-                for each in inputs
+        for pass_name, each in variant.kernels.items():
+            whole = summed(each)
+            program = dataclasses.replace(
+                whole, outputs=tuple(output for output in whole.outputs if output.node is not None)
             )
-            results = tuple(
-                Operand(
-                    output.name,
-                    namer(cpp_name(f"grad_{output.name}" if output.like else output.name)),
-                    _role_of(output.name, definition) if output.like else "tensor",
-                )
-                for output in program.outputs
-            )
-            kernel = Kernel(
-                f"{base}_{pass_name}{suffix}", pass_name, variant.key, operands, results
-            )
-            found.append((kernel, program))
+            enough = pass_name != "double_backward" or program.operations >= WORTH_COMPILING
+            if program.outputs and enough:
+                kernel = _kernel(made, variant, pass_name, suffix, program)
+                if max(len(kernel.inputs), len(kernel.outputs)) <= MOST_OPERANDS:
+                    found.append((kernel, program))
     return tuple(found)
+
+
+def _kernel(
+    made: Plan, variant: VariantPlan, pass_name: Pass, suffix: str, program: Program
+) -> Kernel:
+    used = program.used()
+    definition = made.definition
+    namer = Namer()
+    # Cotangents first: they tell the dtype of the outputs.
+    inputs = tuple(
+        Operand(each.name, namer(cpp_name(each.name)), _role(each, definition))
+        for each in sorted(program.inputs, key=lambda each: each.name not in made.grads)
+        if pass_name == "forward" or each.name in used or each.name in made.grads
+    )
+    outputs = tuple(
+        Operand(
+            each.name,
+            namer(cpp_name(f"grad_{each.name}" if each.like else each.name)),
+            _role_of(each.name, definition) if each.like else "tensor",
+        )
+        for each in program.outputs
+    )
+    function = f"{cpp_name(definition.name)}_{pass_name}{suffix}"
+    alike = is_alike(definition) and (pass_name == "forward" or len(outputs) == 1)
+    return Kernel(function, pass_name, f"{pass_name}{suffix}", alike, variant.key, inputs, outputs)
+
+
+def is_alike(definition: Definition) -> bool:
+    """Whether gradients have the shape and dtype of the outputs: one tensor, no parameters."""
+    return [leaf.kind for leaf in definition.differentiable] == [Kind.TENSOR]
 
 
 def _role(each: Input, definition: Definition) -> Role:
@@ -381,6 +394,6 @@ def _role(each: Input, definition: Definition) -> Role:
 
 def _role_of(name: str, definition: Definition) -> Role:
     for leaf in definition.differentiable:
-        if leaf.name == name and leaf.kind in (Kind.LEARNABLE, Kind.PER_CHANNEL):
-            return "parameter"
+        if name in (leaf.name, direction_name(leaf.name)):
+            return "parameter" if leaf.kind in (Kind.LEARNABLE, Kind.PER_CHANNEL) else "tensor"
     return "tensor"

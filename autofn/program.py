@@ -17,6 +17,7 @@ from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
 
 from autofn import trees
 from autofn.derive import moves
+from autofn.normal_form import choose
 from autofn.ops import BY_CLASS, OPS
 
 ELEMENT = "element"
@@ -124,6 +125,24 @@ def lower(
         for result in outputs
     ]
     return _pruned(tuple(each for _, each in inputs), lowering.nodes, results)
+
+
+def summed(program: Program) -> Program:
+    """A linear program where every direction is given: the summands of an output added up."""
+    nodes = list(program.nodes)
+    totals: dict[str, Output] = {}
+    for output in program.outputs:
+        before = totals.get(output.name)
+        node = output.node
+        if before is not None and before.node is not None:
+            node = before.node
+            if output.node is not None:
+                args = (before.node, output.node)
+                axes = nodes[args[0]].axes | nodes[args[1]].axes
+                node = len(nodes)
+                nodes.append(Node("add", args, axes=axes))
+        totals[output.name] = Output(output.name, node, output.like)
+    return Program(program.inputs, tuple(nodes), tuple(totals.values()))
 
 
 _FOLDED: Mapping[str, Callable[..., Expr]] = {
@@ -272,6 +291,13 @@ class _Lowering:
             for arg in rest:
                 result = self._op(op, result, self.value(arg))
             return result
+        if isinstance(expr, choose):
+            u, below, above = expr.args
+            return self._select([(below, u < 0), (above, S.true)])
+        if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
+            factor, base = square
+            at = self.value(base)
+            return self._op("exp_product", at, self._factors(factor, [base]))
         op = BY_CLASS[expr.func].name
         if op in ("polygamma", "spherical_bessel", "phi"):
             order, arg = expr.args
@@ -374,6 +400,15 @@ class _Lowering:
                 tie = self._op("le" if name == "max" else "ge", result, value)
                 result = self._op("select", tie, value, result)
         return result
+
+
+def _scaled_square(exponent: Basic) -> tuple[Expr, Expr] | None:
+    """k and u of k*u**2 with k a power of two, up to its sign; its rounding can be made up for."""
+    factor, rest = exponent.as_coeff_Mul()
+    if not (isinstance(rest, Pow) and rest.exp == 2 and factor.is_Rational):
+        return None
+    p, q = abs(factor.p), factor.q
+    return (factor, rest.base) if p & (p - 1) == 0 and q & (q - 1) == 0 else None
 
 
 def _has_zero(piecewise: Piecewise) -> bool:

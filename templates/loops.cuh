@@ -1,125 +1,488 @@
-// Loops over elements: the same text in every package. A kernel of kernels.cu is an `Op`, which
-// loads, computes and stores kWidth or 1 elements at the offsets it is given; a loop here gives
-// it every element of the broadcast shape once.
+// Loops over elements: the same text in every package. A kernel of kernels.cu is an `Op`: it loads
+// a pack of elements of each input, computes, and stores a pack of each output, by way of a
+// position that a loop here gives it. launch.cuh chooses the loop.
 //
-// Any number of elements from 0 on and any grid: threads stride over the elements in 64 bits.
+//   flat_kernel     everything dense in one order, and aligned
+//   strided_kernel  inputs of any strides, 0 where they broadcast; outputs dense
+//   tile_kernel     some outputs summed along dimensions; fold_kernel adds up its partial sums
+//
+// What a loop does depends on the call alone; the grid decides only who does it.
 #pragma once
 #include <cstdint>
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "kernel.h"
+
 namespace autofn {
 
-constexpr int kThreads = 256;  // per block, at most
-constexpr int kMaxDims = 8;    // after dimensions that run on in every operand are merged
+#ifndef AUTOFN_THREADS
+#define AUTOFN_THREADS 256
+#endif
+constexpr int kThreads = AUTOFN_THREADS;  // of every block, a power of two; sums depend on it
 
 // What elements of storage type S are computed in: 16-bit types widen to float, round once.
 template <typename S> struct Compute { using type = float; };
 template <> struct Compute<double> { using type = double; };
 template <typename S> using compute_t = typename Compute<S>::type;
 
-// Elements in 16 bytes, the widest access of one thread.
-template <typename S> constexpr int kWidth = 16 / sizeof(S);
-
-template <typename T> __device__ T widen(T value) { return value; }
+inline __device__ double widen(double value) { return value; }
+inline __device__ float widen(float value) { return value; }
 inline __device__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }
 inline __device__ float widen(__half value) { return __half2float(value); }
 
-template <typename S> __device__ S narrow(compute_t<S> value) { return value; }
-template <> inline __device__ __nv_bfloat16 narrow<__nv_bfloat16>(float value) {
-  return __float2bfloat16_rn(value);
-}
-template <> inline __device__ __half narrow<__half>(float value) { return __float2half_rn(value); }
+inline __device__ void narrow(double value, double& to) { to = value; }
+inline __device__ void narrow(double value, float& to) { to = float(value); }
+inline __device__ void narrow(float value, double& to) { to = value; }
+inline __device__ void narrow(float value, float& to) { to = value; }
+inline __device__ void narrow(float value, __nv_bfloat16& to) { to = __float2bfloat16_rn(value); }
+inline __device__ void narrow(float value, __half& to) { to = __float2half_rn(value); }
+template <typename S> __device__ void narrow(double value, S& to) { narrow(float(value), to); }
 
-// N elements, loaded and stored by as few and as wide accesses as there are.
+// --- packs -------------------------------------------------------------------------------------
+
+// Elements of S in 16 bytes, the widest access of one thread.
+template <typename S> constexpr int kWidth = 16 / sizeof(S);
+
 template <typename S, int N> struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N : 16) Pack {
   S at[N];
 };
 
-template <int N, typename S> __device__ Pack<compute_t<S>, N> load(const S* from) {
-  const Pack<S, N> raw = *reinterpret_cast<const Pack<S, N>*>(from);
-  Pack<compute_t<S>, N> values;
+template <int N, typename S> __device__ bool aligned(const S* pointer) {
+  return reinterpret_cast<std::uintptr_t>(pointer) % alignof(Pack<S, N>) == 0;
+}
+
+// N elements that lie `step` apart, of which `count` are there: the first stands for the others.
+template <int N, typename S>
+__device__ Pack<S, N> fetch(const S* from, std::int64_t step, int count) {
+  if (step == 1 && count == N && aligned<N>(from)) {
+    return *reinterpret_cast<const Pack<S, N>*>(from);
+  }
+  Pack<S, N> pack;
+  pack.at[0] = *from;
 #pragma unroll
-  for (int k = 0; k < N; ++k) values.at[k] = widen(raw.at[k]);
-  return values;
+  for (int k = 1; k < N; ++k) pack.at[k] = step != 0 && k < count ? from[k * step] : pack.at[0];
+  return pack;
 }
 
-template <int N, typename S> __device__ void store(S* to, const Pack<compute_t<S>, N>& values) {
-  Pack<S, N> raw;
+template <typename S, typename T, int N> __device__ Pack<S, N> rounded(const Pack<T, N>& values) {
+  Pack<S, N> pack;
 #pragma unroll
-  for (int k = 0; k < N; ++k) raw.at[k] = narrow<S>(values.at[k]);
-  *reinterpret_cast<Pack<S, N>*>(to) = raw;
+  for (int k = 0; k < N; ++k) narrow(values.at[k], pack.at[k]);
+  return pack;
 }
 
-template <typename... P> __device__ bool aligned(P... pointers) {
-  return ((reinterpret_cast<std::uintptr_t>(pointers) | ... | 0) % 16) == 0;
+// The first `count` of the values, side by side from `to` on.
+template <int N, typename S, typename T>
+__device__ void put(S* to, const Pack<T, N>& values, int count) {
+  const Pack<S, N> pack = rounded<S>(values);
+  if (count == N && aligned<N>(to)) {
+    *reinterpret_cast<Pack<S, N>*>(to) = pack;
+    return;
+  }
+#pragma unroll
+  for (int k = 0; k < N; ++k) {
+    if (k < count) to[k] = pack.at[k];
+  }
 }
 
-// --- flat: every operand is dense, in one layout -------------------------------------------
+// --- flat: every operand is dense, in one order --------------------------------------------------
 
-// The offset of an element, for the k-th input or for any output.
+// Pack number `index`, whole and aligned.
 struct Flat {
-  std::int64_t output;
-  __device__ std::int64_t input(int) const { return output; }
-};
+  std::uint32_t index;
 
-template <typename Op>
-__global__ void __launch_bounds__(kThreads) flat_kernel(Op op, std::int64_t elements) {
-  constexpr int N = kWidth<typename Op::storage>;
-  const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t(gridDim.x) * blockDim.x;
-  const std::int64_t packs = op.aligned() ? elements / N : 0;
-  for (std::int64_t i = thread; i < packs; i += threads) op.template apply<N>(Flat{i * N});
-  for (std::int64_t i = packs * N + thread; i < elements; i += threads) {
-    op.template apply<1>(Flat{i});
+  template <int N, typename S> __device__ Pack<S, N> load(int, const S* from) const {
+    return reinterpret_cast<const Pack<S, N>*>(from)[index];
   }
-}
-
-// --- strided: inputs of any strides, 0 where they broadcast; outputs dense in row-major order --
-
-template <int kInputs> struct Layout {
-  int dims;                                 // at most kMaxDims
-  std::int64_t sizes[kMaxDims];             // of the broadcast shape, outermost first
-  std::int64_t strides[kInputs][kMaxDims];  // in elements
-};
-
-template <int kInputs> struct Strided {
-  std::int64_t output;
-  std::int64_t inputs[kInputs];
-  __device__ std::int64_t input(int k) const { return inputs[k]; }
-};
-
-template <int kInputs>
-__device__ Strided<kInputs> locate(const Layout<kInputs>& layout, std::int64_t element) {
-  Strided<kInputs> at = {element, {}};
-  for (int d = layout.dims - 1; d >= 0; --d) {
-    const std::int64_t index = element % layout.sizes[d];
-    element /= layout.sizes[d];
-#pragma unroll
-    for (int k = 0; k < kInputs; ++k) at.inputs[k] += index * layout.strides[k][d];
+  template <int N, typename S, typename T>
+  __device__ void store(int, S* to, const Pack<T, N>& values) {
+    reinterpret_cast<Pack<S, N>*>(to)[index] = rounded<S>(values);
   }
-  return at;
-}
+};
 
 template <typename Op>
 __global__ void __launch_bounds__(kThreads)
-strided_kernel(Op op, Layout<Op::kInputs> layout, std::int64_t elements) {
-  const std::int64_t thread = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x;
-  const std::int64_t threads = std::int64_t(gridDim.x) * blockDim.x;
-  for (std::int64_t i = thread; i < elements; i += threads) {
-    op.template apply<1>(locate(layout, i));
+flat_kernel(const __grid_constant__ Op op, const std::uint32_t elements) {
+  constexpr int N = kWidth<typename Op::storage>;
+  // Two packs of few inputs are on their way at a time: there are not threads enough to have all
+  // the bytes in flight that memory wants.
+  constexpr int kAhead = Op::kInputs <= 4 ? 2 : 1;
+  const std::uint32_t packs = elements / N, threads = gridDim.x * kThreads;
+  const std::uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
+#pragma unroll 1
+  for (std::uint32_t i = thread; i < packs; i += kAhead * threads) {
+    typename Op::template Loaded<N> loaded[kAhead];
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      const std::uint32_t index = i + k * threads;
+      loaded[k] = op.template load<N>(Flat{index < packs ? index : i});
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead; ++k) {
+      Flat at = {i + k * threads};
+      if (at.index < packs) op.template compute<N>(loaded[k], at);
+    }
+  }
+  if (thread < elements % N) {
+    Flat at = {packs * N + thread};
+    op.template compute<1>(op.template load<1>(at), at);
+  }
+}
+
+// --- strided: inputs of any strides, outputs dense -----------------------------------------------
+
+// Division of a number below 2^31 by one that is not 0, as a multiplication.
+struct Divisor {
+  std::uint32_t value, magic, shift;
+
+  __device__ std::uint32_t divide(std::uint32_t number) const {
+    return (__umulhi(number, magic) + number) >> shift;
+  }
+};
+
+// Where the inputs of a call lie.
+template <int kInputs> struct Layout {
+  int dims;                                      // of the iteration space, at least 1
+  std::uint32_t dense;                           // a bit per input
+  Divisor sizes[kMaxDims];                       // outermost first
+  std::int64_t strides[kInputs][kMaxDims];       // in elements
+};
+
+// Up to N elements from `first` on, which no input that is not dense has side by side unless they
+// are of one row.
+template <int kInputs> struct Strided {
+  const Layout<kInputs>& layout;
+  std::uint32_t first;
+  int count;
+  bool row;  // the elements are neighbours along the innermost dimension
+  std::int64_t offsets[kInputs];
+
+  __device__ Strided(const Layout<kInputs>& given, std::uint32_t start, int elements)
+      : layout(given), first(start), count(elements), offsets() {
+    std::uint32_t rest = start;
+    row = true;
+#pragma unroll 1
+    for (int d = layout.dims - 1; d >= 0; --d) {
+      const std::uint32_t quotient = d > 0 ? layout.sizes[d].divide(rest) : 0;
+      const std::uint32_t index = rest - quotient * layout.sizes[d].value;
+      if (d == layout.dims - 1) row = index + elements <= layout.sizes[d].value;
+#pragma unroll
+      for (int k = 0; k < kInputs; ++k) offsets[k] += index * layout.strides[k][d];
+      rest = quotient;
+    }
+  }
+
+  template <int N, typename S> __device__ Pack<S, N> load(int k, const S* from) const {
+    if (layout.dense >> k & 1) return fetch<N>(from + first, 1, count);
+    if (row) return fetch<N>(from + offsets[k], layout.strides[k][layout.dims - 1], count);
+    Pack<S, N> pack;
+#pragma unroll
+    for (int n = 0; n < N; ++n) pack.at[n] = from[offset(k, first + (n < count ? n : 0))];
+    return pack;
+  }
+
+  __device__ std::int64_t offset(int k, std::uint32_t element) const {
+    std::int64_t found = 0;
+#pragma unroll 1
+    for (int d = layout.dims - 1; d >= 0; --d) {
+      const std::uint32_t quotient = d > 0 ? layout.sizes[d].divide(element) : 0;
+      found += (element - quotient * layout.sizes[d].value) * layout.strides[k][d];
+      element = quotient;
+    }
+    return found;
+  }
+
+  template <int N, typename S, typename T>
+  __device__ void store(int, S* to, const Pack<T, N>& values) {
+    put(to + first, values, count);
+  }
+};
+
+// Bounds of 1 block per multiprocessor: ptxas would spill a few registers to have more of them.
+template <typename Op>
+__global__ void __launch_bounds__(kThreads, 1)
+strided_kernel(const __grid_constant__ Op op, const __grid_constant__ Layout<Op::kInputs> layout,
+               const std::uint32_t elements) {
+  constexpr int N = kWidth<typename Op::storage>;
+  const std::uint32_t step = gridDim.x * kThreads * N;
+  std::uint32_t first = (blockIdx.x * kThreads + threadIdx.x) * N;
+#pragma unroll 1
+  for (; first < elements; first += step) {
+    Strided<Op::kInputs> at(layout, first, elements - first < N ? int(elements - first) : N);
+    op.template compute<N>(op.template load<N>(at), at);
+  }
+}
+
+// --- sums ----------------------------------------------------------------------------------------
+
+// A sum of any length with the error of one addition: what is rounded off is kept.
+template <typename T> struct Sum {
+  T high, low;
+
+  __device__ void add(T value) {
+    const T sum = high + value, part = sum - high;
+    low += (high - (sum - part)) + (value - part);
+    high = sum;
+  }
+  __device__ void add(const Sum& other) {
+    add(other.high);
+    low += other.low;
+  }
+  // Past the largest number there is nothing to correct.
+  __device__ T value() const { return low - low == T(0) ? high + low : high; }
+};
+
+// Adds up the sums of a block in groups: thread t's are shared[t + layer * kThreads], and a group
+// is `members` threads (a power of two) that lie `stride` apart. Its first gets the result.
+template <typename T>
+__device__ void combine(Sum<T>* shared, int layers, int members, int stride) {
+  const int thread = threadIdx.x, member = thread / stride % members;
+  for (int left = members; left > 1;) {
+    const int next = left > 4 ? left / 4 : 1;
+    __syncthreads();
+    for (int layer = 0; layer < layers && member < next; ++layer) {
+      Sum<T>* mine = shared + layer * kThreads + thread;
+      for (int k = next; k < left - member; k += next) mine->add(mine[k * stride]);
+    }
+    left = next;
+  }
+}
+
+// --- tiles: some outputs are summed --------------------------------------------------------------
+
+// Elements of a tile that a thread adds up plainly in each of its sums: 7 roundings. All else is
+// added by Sum, so a reduced output is off by at most 10 roundings of the sum of absolute terms.
+constexpr int kTerms = 8;
+
+// Steps of an operand, in elements.
+struct Steps {
+  std::int64_t outer[kMaxDims], row, column;
+};
+
+// The partial sums of one output in the workspace: `count` times its elements.
+template <typename T> struct Partials {
+  T* to;  // null: the output is not summed
+  Steps steps;
+  bool rows, columns;  // which of the two dimensions of a tile the output has
+};
+
+// How a call is cut into tiles: of its dimensions the innermost is the columns of a tile, another
+// one its rows, and along the outer ones a tile has a single index. A tile's threads stand in rows
+// of `width`, and each takes N columns at a time.
+template <typename T, int kInputs, int kOutputs> struct Tiling {
+  int dims;  // outer ones
+  std::int64_t sizes[kMaxDims];
+  std::int64_t rows, columns, row_tiles, column_tiles, tiles;
+  int tile_rows, tile_columns, width;
+  Steps inputs[kInputs], dense;  // `dense` is for the outputs that are not summed
+  Partials<T> partials[kOutputs];
+};
+
+template <typename Op>
+using tiling_t = Tiling<typename Op::T, Op::kInputs, Op::kOutputs>;
+
+// Elements of a pack: as many as there are registers for, with the sums of each.
+template <typename Op> __host__ __device__ constexpr int tile_pack() {
+  constexpr int kOperands = Op::kInputs + Op::kOutputs, kWords = sizeof(typename Op::T) / 4;
+  int width = kWidth<typename Op::storage>;
+  while (width > 1 && width * kOperands * kWords > 64) width /= 2;
+  return width;
+}
+
+// A tile, and the pack of it that is computed.
+template <typename Op> struct Tile {
+  static constexpr int N = tile_pack<Op>();
+  using T = typename Op::T;
+
+  const tiling_t<Op>& tiling;
+  std::int64_t index;
+  int rows, columns;  // of this tile
+  std::int64_t inputs[Op::kInputs], dense;  // where its first elements lie
+  int row, column, count;
+  T sums[Op::kOutputs][N];
+
+  __device__ Tile(const tiling_t<Op>& given, std::int64_t number)
+      : tiling(given), index(number), inputs(), dense(0), sums() {
+    const std::int64_t row_tile = index / tiling.column_tiles % tiling.row_tiles;
+    rows = within(tiling.rows - row_tile * tiling.tile_rows, tiling.tile_rows);
+    const std::int64_t column_tile = index % tiling.column_tiles;
+    columns = within(tiling.columns - column_tile * tiling.tile_columns, tiling.tile_columns);
+    locate([&](const auto& add) {
+#pragma unroll
+      for (int k = 0; k < Op::kInputs; ++k) add(tiling.inputs[k], inputs[k], true, true);
+      add(tiling.dense, dense, true, true);
+    });
+  }
+
+  static __device__ int within(std::int64_t left, int most) {
+    return left < most ? int(left) : most;
+  }
+
+  // Adds to offsets what the tile's place contributes: each(add) calls add(steps, offset, whether
+  // its rows and columns are elements, not tiles) for every operand.
+  template <typename Each> __device__ void locate(const Each& each) const {
+    std::int64_t outer = index / tiling.column_tiles;
+    const std::int64_t row_tile = outer % tiling.row_tiles;
+    const std::int64_t column_tile = index % tiling.column_tiles;
+    outer /= tiling.row_tiles;
+    each([&](const Steps& steps, std::int64_t& offset, bool by_row, bool by_column) {
+      offset += (by_row ? row_tile * tiling.tile_rows : row_tile) * steps.row +
+                (by_column ? column_tile * tiling.tile_columns : column_tile) * steps.column;
+    });
+    for (int d = tiling.dims - 1; d >= 0; --d) {
+      const std::int64_t place = outer % tiling.sizes[d];
+      outer /= tiling.sizes[d];
+      each([&](const Steps& steps, std::int64_t& offset, bool, bool) {
+        offset += place * steps.outer[d];
+      });
+    }
+  }
+
+  __device__ void move(int to_row, int to_column) {
+    row = to_row;
+    column = to_column;
+    count = within(columns - column, N);
+  }
+
+  __device__ std::int64_t offset(const Steps& steps) const {
+    return row * steps.row + column * steps.column;
+  }
+
+  template <int, typename S> __device__ Pack<S, N> load(int k, const S* from) const {
+    const Steps& steps = tiling.inputs[k];
+    return fetch<N>(from + inputs[k] + offset(steps), steps.column, count);
+  }
+
+  template <typename S> __device__ void store(int k, S* to, const Pack<T, N>& values) {
+    if (tiling.partials[k].to == nullptr) {
+      put(to + dense + offset(tiling.dense), values, count);
+      return;
+    }
+#pragma unroll
+    for (int n = 0; n < N; ++n) sums[k][n] += n < count ? values.at[n] : T(0);
+  }
+
+  // Adds up the sums of all threads, and writes them to the workspace.
+  __device__ void finish(Sum<T>* shared) const {
+    const int thread = threadIdx.x, x = thread % tiling.width, y = thread / tiling.width;
+    std::int64_t offsets[Op::kOutputs] = {};
+    locate([&](const auto& add) {
+#pragma unroll
+      for (int k = 0; k < Op::kOutputs; ++k) {
+        const Partials<T>& mine = tiling.partials[k];
+        add(mine.steps, offsets[k], mine.rows, mine.columns);
+      }
+    });
+#pragma unroll 1
+    for (int output = 0; output < Op::kOutputs; ++output) {
+      const Partials<T>& mine = tiling.partials[output];
+      if (mine.to == nullptr) continue;
+      T* to = mine.to;
+      __syncthreads();  // the sums before these have been read
+#pragma unroll
+      for (int k = 0; k < Op::kOutputs; ++k) {
+        if (k != output) continue;
+        to += offsets[k];
+        Sum<T> across = {0, 0};
+#pragma unroll
+        for (int n = 0; n < N; ++n) {
+          if (mine.columns) {
+            shared[n * kThreads + thread] = {sums[k][n], 0};
+          } else {
+            across.add(sums[k][n]);
+          }
+        }
+        if (!mine.columns) shared[thread] = across;
+      }
+      const int stride = mine.columns ? tiling.width : 1;
+      const int members = mine.columns ? kThreads / tiling.width
+                          : mine.rows  ? tiling.width : kThreads;
+      const int layers = mine.columns ? N : 1;
+      combine(shared, layers, members, stride);
+      if (thread / stride % members != 0 || (mine.rows && y >= rows)) continue;
+      if (mine.rows) to += y * mine.steps.row;
+      for (int n = 0; n < layers; ++n) {
+        const int at = x * N + n;
+        if (mine.columns && at >= columns) break;
+        to[mine.columns ? at * mine.steps.column : 0] = shared[n * kThreads + thread].value();
+      }
+    }
+  }
+};
+
+template <typename Op>
+__global__ void __launch_bounds__(kThreads, 1)
+tile_kernel(const __grid_constant__ Op op, const __grid_constant__ tiling_t<Op> tiling) {
+  constexpr int N = tile_pack<Op>();
+  __shared__ Sum<typename Op::T> shared[kThreads * N];
+  const int x = threadIdx.x % tiling.width, y = threadIdx.x / tiling.width;
+#pragma unroll 1
+  for (std::int64_t index = blockIdx.x; index < tiling.tiles; index += gridDim.x) {
+    Tile<Op> at(tiling, index);
+#pragma unroll 1
+    for (int row = y; row < at.rows; row += kThreads / tiling.width) {
+#pragma unroll 1
+      for (int column = x * N; column < at.columns; column += tiling.width * N) {
+        at.move(row, column);
+        op.template compute<N>(op.template load<N>(at), at);
+      }
+    }
+    at.finish(shared);
+  }
+}
+
+// --- folds: the partial sums of reduced outputs added up -----------------------------------------
+
+// One output: element e is the sum of partials[e + k * elements] over k < count.
+template <typename T> struct Fold {
+  const T* partials;
+  void* to;
+  Dtype dtype;
+  int lanes;  // elements of a block, a power of two: kThreads / lanes threads share in each
+  std::int64_t elements, count, blocks;
+};
+
+template <typename T> struct Folds {
+  std::int64_t blocks;
+  Fold<T> each[kMaxOperands];
+};
+
+template <typename T> __device__ void save(T value, void* to, Dtype dtype, std::int64_t at) {
+  switch (dtype) {
+    case Dtype::float64: return narrow(value, static_cast<double*>(to)[at]);
+    case Dtype::float32: return narrow(value, static_cast<float*>(to)[at]);
+    case Dtype::bfloat16: return narrow(value, static_cast<__nv_bfloat16*>(to)[at]);
+    case Dtype::float16: return narrow(value, static_cast<__half*>(to)[at]);
+  }
+}
+
+// Internal to its library: other packages may bring other versions of it.
+template <typename T>
+static __global__ void __launch_bounds__(kThreads, 1)
+fold_kernel(const __grid_constant__ Folds<T> folds) {
+  __shared__ Sum<T> shared[kThreads];
+  const int thread = threadIdx.x;
+  for (std::int64_t index = blockIdx.x; index < folds.blocks; index += gridDim.x) {
+    std::int64_t block = index;
+    const Fold<T>* fold = folds.each;
+    for (; block >= fold->blocks; ++fold) block -= fold->blocks;
+    const int member = thread / fold->lanes, members = kThreads / fold->lanes;
+    const std::int64_t element = block * fold->lanes + thread % fold->lanes;
+    Sum<T> sum = {0, 0};
+    if (element < fold->elements) {
+#pragma unroll 4
+      for (std::int64_t k = member; k < fold->count; k += members) {
+        sum.add(fold->partials[k * fold->elements + element]);
+      }
+    }
+    __syncthreads();  // the sums of the block before have been read
+    shared[thread] = sum;
+    combine(shared, 1, members, fold->lanes);
+    if (member == 0 && element < fold->elements) {
+      save(shared[thread].value(), fold->to, fold->dtype, element);
+    }
   }
 }
 
 }  // namespace autofn
-
-// Both loops of a kernel, for each of the four storage types.
-#define AUTOFN_INSTANTIATE(Op) \
-  AUTOFN_INSTANTIATE_FOR(Op<double>) \
-  AUTOFN_INSTANTIATE_FOR(Op<float>) \
-  AUTOFN_INSTANTIATE_FOR(Op<__nv_bfloat16>) \
-  AUTOFN_INSTANTIATE_FOR(Op<__half>)
-#define AUTOFN_INSTANTIATE_FOR(...) \
-  template __global__ void ::autofn::flat_kernel(__VA_ARGS__, std::int64_t); \
-  template __global__ void ::autofn::strided_kernel( \
-      __VA_ARGS__, ::autofn::Layout<__VA_ARGS__::kInputs>, std::int64_t);

@@ -16,6 +16,10 @@ for folder in (ROOT, ROOT / "tests"):
 
 torch.set_num_threads(1)
 
+# Packages run their PyTorch path, so that no test waits for a compiler, unless it asks for kernels.
+# AUTOFN_BACKEND=native in the environment runs the same tests on the compiled kernels.
+os.environ.setdefault("AUTOFN_BACKEND", "torch")
+
 
 @pytest.fixture
 def generator() -> torch.Generator:

@@ -130,11 +130,12 @@ CALL = (
 )
 
 
-def test_backend_is_chosen_by_the_environment() -> None:
+def test_backend_is_chosen_by_the_environment(tmp_path: Path) -> None:
     assert run(CALL, AUTOFN_BACKEND="torch").returncode == 0
-    refused = run(CALL, AUTOFN_BACKEND="native")
+    refused = run(CALL, AUTOFN_BACKEND="native", CXX="no-such-compiler", AUTOFN_CACHE_DIR=tmp_path)
     assert refused.returncode != 0
     assert "AUTOFN_BACKEND=native" in refused.stderr
+    assert "no-such-compiler" in refused.stderr
 
 
 def test_debug_logs_inputs_path_and_gradients() -> None:

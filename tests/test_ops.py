@@ -15,6 +15,7 @@ import sympy
 import torch
 import torch.nn.functional as F
 
+from autofn.backends import primitives
 from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
 from autofn.recognise import recognise
@@ -25,7 +26,7 @@ PARAMETRISED = {
     "spherical_bessel": (1, 2, 3),
     "phi": (1, 2, 3),
 }
-ARITY = {
+ARITY = {"exp_product": 2, 
     "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
     "times_exp": 2,
     "add": 2, "sub": 2, "mul": 2, "div": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
@@ -88,7 +89,14 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     compiler = shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no C++ compiler")
-    text = ["#include <cmath>", "#define AUTOFN_FN inline", *CPP_HELPERS.values()]
+    spelled = "\n".join([*CPP_HELPERS.values(), *(op.cpp for op in OPS.values())])
+    text = [
+        primitives.prelude().replace("#pragma once", ""),
+        "namespace autofn {",
+        *map(primitives.text, primitives.used(spelled)),
+        "}",
+        *CPP_HELPERS.values(),
+    ]
     for (name, n), label in zip(CASES, IDS, strict=True):
         op = OPS[name]
         names = [f"a[{i}]" for i in range(ARITY.get(name, 1))]
@@ -108,7 +116,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     target = folder / "ops.so"
     flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", "-Wall", "-Werror",
              "-Wno-unused-function"]  # fmt: skip
-    subprocess.run([compiler, *flags, str(source), "-o", str(target)], check=True)
+    subprocess.run([compiler, *flags, str(source), "-o", str(target), "-lm"], check=True)
     return ctypes.CDLL(str(target))
 
 

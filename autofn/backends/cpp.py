@@ -6,6 +6,7 @@ vectorise it on a CPU and nvcc compiles the same text for a GPU.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable
 
@@ -107,8 +108,23 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
 def helpers(programs: Iterable[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
     code = " ".join(OPS[n.op].cpp for p in programs for n in p.nodes if n.op in OPS)
-    return [
-        text
-        for name, text in CPP_HELPERS.items()
-        if f" {name}(" in f" {code}" or f" {name}<" in f" {code}"
-    ]
+    found: list[str] = []
+    # A helper calls those before it in the table only.
+    for name, text in reversed(list(CPP_HELPERS.items())):
+        if re.search(rf"(?<![\w:]){name}[(<]", code):
+            found.append(text)
+            code += text.partition("AUTOFN_FN")[2].partition("{")[2]
+    return found[::-1]
+
+
+def wrapped(start: str, items: list[str], end: str, indent: int) -> str:
+    """`start a, b, ... end`, broken before items where the line would be too long."""
+    lines = [" " * indent + start]
+    for n, item in enumerate(items):
+        piece = item + (end if n == len(items) - 1 else ",")
+        gap = "" if lines[-1].endswith(("(", "{", " ")) else " "
+        if len(lines[-1]) + len(gap) + len(piece) > WIDTH:
+            lines.append(" " * (indent + 4) + piece)
+        else:
+            lines[-1] += gap + piece
+    return "\n".join(lines) if items else lines[0] + end

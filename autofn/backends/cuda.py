@@ -1,7 +1,7 @@
-"""The CUDA files of a package: `kernels.cu`, one struct per kernel, and its loops, `loops.cuh`.
+"""The CUDA files of a package: `kernels.cu`, one struct per kernel, its loops and their launch.
 
-The text holds no launch, no torch header and nothing that only nvcc understands, so that the
-host check compiles it as it stands.
+The text holds no torch header and nothing that only nvcc understands, so that the host check
+compiles it as it stands.
 """
 
 from __future__ import annotations
@@ -28,8 +28,12 @@ STORAGE = {
 
 # What a kernel's struct calls its own things: an operand of that name gets an underscore.
 _TAKEN = frozenset(
-    "At N Pack S T aligned apply at autofn compute_t k kInputs load storage store".split()
+    "At Call Loaded N Pack S T at autofn call compute compute_t in k kGradients kInputs kOutputs "
+    "kTensorInputs kTensorOutputs load of storage widen".split()
 )
+
+_SHARED = ("launch.cuh", "loops.cuh")
+"""Files that are the same in every package but for their first line."""
 
 
 @dataclass(frozen=True)
@@ -48,19 +52,32 @@ class _Operand:
 
 @dataclass(frozen=True)
 class _Struct:
-    """One kernel as the template wants it; `loads` are the inputs that memory holds."""
+    """One kernel as the template wants it; `loads` are the inputs that memory holds.
+
+    `gradients`: outputs may be summed, or not be wanted.
+    """
 
     name: str
     title: str
     inputs: tuple[_Operand, ...]
     outputs: tuple[_Operand, ...]
-    aligned: str
+    casts: tuple[str, ...]
     declare: str
     call: str
+    stores: tuple[str, ...]
+    gradients: bool
 
     @property
     def loads(self) -> tuple[_Operand, ...]:
         return tuple(each for each in self.inputs if each.role != "number")
+
+    @property
+    def tensor_inputs(self) -> str:
+        return _bits(self.loads)
+
+    @property
+    def tensor_outputs(self) -> str:
+        return _bits(self.outputs)
 
 
 def files(name: str, kernels: tuple[Kernel, ...], header: str) -> dict[str, str]:
@@ -75,8 +92,8 @@ def files(name: str, kernels: tuple[Kernel, ...], header: str) -> dict[str, str]
             kernels=[_struct(kernel) for kernel in kernels],
         )
     )
-    loops = (templates() / "loops.cuh").read_text(encoding="utf-8")
-    return {"kernels.cu": text, "loops.cuh": f"// {header}\n{loops}"}
+    shared = {path: (templates() / path).read_text(encoding="utf-8") for path in _SHARED}
+    return {"kernels.cu": text, **{k: f"// {header}\n{v}" for k, v in shared.items()}}
 
 
 def struct_name(kernel: Kernel) -> str:
@@ -101,13 +118,13 @@ def _struct(kernel: Kernel) -> _Struct:
     operands = _operands(kernel)
     inputs = tuple(operands[: len(kernel.inputs)])
     outputs = tuple(operands[len(kernel.inputs) :])
-    args = [x.member if x.role == "number" else f"{x.pack}.at[k]" for x in inputs]
+    args = [x.member if x.role == "number" else f"widen(in.{x.member}.at[k])" for x in inputs]
     results = [f"{y.pack}.at[k]" for y in outputs]
     if len(outputs) == 1:
         call = _wrapped(f"{results[0]} = {kernel.function}(", args, ");", indent=6)
     else:
         call = _wrapped(f"{kernel.function}(", args + results, ");", indent=6)
-    pointers = [x.member for x in operands if x.role != "number"]
+    gradients = kernel.pass_name != "forward" and not kernel.alike
     shown = ", ".join(y.label for y in outputs)
     title = f"{shown} = {kernel.function}({', '.join(x.label for x in inputs)})"
     return _Struct(
@@ -117,20 +134,40 @@ def _struct(kernel: Kernel) -> _Struct:
         ),
         inputs=inputs,
         outputs=outputs,
-        aligned=_aligned(pointers),
+        casts=_casts(inputs, outputs),
         declare=_wrapped("Pack<T, N> ", [y.pack for y in outputs], ";", indent=4),
         call=call,
+        stores=tuple(
+            _wrapped(
+                f"if ({y.member} != nullptr) at.store(" if gradients else "at.store(",
+                [str(n), y.member, y.pack],
+                ");",
+                indent=4,
+            )
+            for n, y in enumerate(outputs)
+        ),
+        gradients=gradients,
     )
 
 
-def _aligned(pointers: list[str]) -> str:
-    """The member that says whether vectors may be used: on one line, if it fits."""
-    head = "  __device__ bool aligned() const {"
-    line = f"{head} return autofn::aligned({', '.join(pointers)}); }}"
-    if len(line) <= WIDTH:
-        return line
-    body = _wrapped("return autofn::aligned(", pointers, ");", indent=4)
-    return f"{head}\n{body}\n  }}"
+def _casts(inputs: tuple[_Operand, ...], outputs: tuple[_Operand, ...]) -> tuple[str, ...]:
+    """The members of a struct from a `Call`, where operands of each kind are numbered."""
+    loads = [x for x in inputs if x.role != "number"]
+    numbers = [x for x in inputs if x.role == "number"]
+    found = [
+        f"T(call.numbers[{numbers.index(x)}])"
+        if x.role == "number"
+        else f"static_cast<const {x.type}*>(call.inputs[{loads.index(x)}].data)"
+        for x in inputs
+    ]
+    return (
+        *found,
+        *(f"static_cast<{y.type}*>(call.outputs[{n}].data)" for n, y in enumerate(outputs)),
+    )
+
+
+def _bits(operands: tuple[_Operand, ...]) -> str:
+    return hex(sum(1 << n for n, each in enumerate(operands) if each.role == "tensor"))
 
 
 def _operands(kernel: Kernel) -> list[_Operand]:

@@ -259,5 +259,5 @@ def helpers(text: str) -> list[str]:
 
 
 def imports(text: str) -> Iterable[str]:
-    """The names that the text needs from `_runtime`."""
+    """The names that the text needs from `_tensors`."""
     return [name for name in ("add", "scalar") if re.search(rf"\b{name}\(", text)]

@@ -75,7 +75,8 @@ def render(
 
 
 _PREFIXES = {
-    "sigmoid": "s", "exp": "e", "expm1": "e", "tanh": "t", "softplus": "sp", "normcdf": "cdf",
+    "sigmoid": "s", "exp": "e", "exp_product": "e", "expm1": "e", "tanh": "t", "softplus": "sp",
+    "normcdf": "cdf",
     "sin": "sn", "cos": "cs", "log": "l", "log1p": "l", "sqrt": "r", "rsqrt": "r",
 }  # fmt: skip
 

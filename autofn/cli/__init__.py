@@ -19,6 +19,9 @@ from typing import Any
 import click
 
 import autofn
+from autofn.cli.bench import bench
+from autofn.cli.build import build
+from autofn.cli.doctor import doctor
 from autofn.cli.gen import gen
 from autofn.cli.library import list_library
 from autofn.cli.new import new
@@ -106,7 +109,7 @@ def cli() -> None:
     """
 
 
-for command in (gen, verify, show, list_library, new):
+for command in (gen, verify, show, list_library, new, bench, build, doctor):
     cli.add_command(command)
 
 

@@ -8,7 +8,7 @@ import json
 import sympy
 
 from autofn import __version__
-from autofn.backends import cpp, cuda
+from autofn.backends import cpp, cpu, cuda, primitives
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
 from autofn.emit.maths import maths_text
@@ -26,16 +26,20 @@ def emit(made: Plan) -> Package:
     definition = made.definition
     digest = fingerprint(definition)
     header = f"{MARKER} from {definition.source} (format {FORMAT}, sha256:{digest}). DO NOT EDIT."
+    shared = f"{MARKER} (format {FORMAT}). DO NOT EDIT."
     names = Names(made)
     scalar = kernels(made)
+    scalar_maths = _header(made, scalar, header)
     files = {
         "__init__.py": _init(definition, names, header),
-        "_runtime.py": rendered(
-            "_runtime.py.j2", header=f"{MARKER} (format {FORMAT}). DO NOT EDIT."
-        ),
+        "_runtime.py": rendered("_runtime.py.j2", header=shared),
+        "_build.py": rendered("_build.py.j2", header=shared),
+        "_tensors.py": rendered("_tensors.py.j2", header=shared),
         "maths.py": maths_text(made, names, header),
-        "op.py": op_text(made, names, header),
-        "maths.h": _header(made, scalar, header),
+        "op.py": op_text(made, names, tuple(kernel for kernel, _ in scalar), header),
+        "maths.h": scalar_maths,
+        "primitives.h": _primitives(scalar_maths, header),
+        **cpu.files(definition.name, tuple(kernel for kernel, _ in scalar), shared, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
     files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])
@@ -97,6 +101,15 @@ def _header(made: Plan, scalar: tuple[tuple[Kernel, Program], ...], header: str)
     )
 
 
+def _primitives(scalar_maths: str, header: str) -> str:
+    return rendered(
+        "primitives.h.j2",
+        header=header,
+        prelude=primitives.prelude(),
+        primitives=[primitives.text(name) for name in primitives.used(scalar_maths)],
+    )
+
+
 def _manifest(
     made: Plan,
     digest: str,
@@ -120,6 +133,7 @@ def _manifest(
             {
                 "function": kernel.function,
                 "pass": kernel.pass_name,
+                "op": kernel.op,
                 "key": dict(kernel.key),
                 "inputs": [[operand.name, operand.role] for operand in kernel.inputs],
                 "outputs": [[operand.name, operand.role] for operand in kernel.outputs],

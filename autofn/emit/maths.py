@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from autofn.backends import pytorch
-from autofn.emit.declarations import literal
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import Names
+from autofn.emit.leaves import condition as variant_test
 from autofn.emit.words import condition, formula_lines, title
 from autofn.model import (
     Kind,
@@ -46,7 +46,7 @@ def maths_text(made: Plan, names: Names, header: str) -> str:
     lines += torch_lines
     runtime = list(pytorch.imports(everything))
     if runtime:
-        lines += [""] * bool(torch_lines) + [f"from ._runtime import {', '.join(runtime)}"]
+        lines += [""] * bool(torch_lines) + [f"from ._tensors import {', '.join(runtime)}"]
     return rendered(
         "maths.py.j2",
         header=header,
@@ -139,16 +139,12 @@ def _dispatcher(made: Plan, names: Names, kind: str) -> str:
     call = ", ".join([*tensors, *(names.of[leaf.name] for leaf in definition.numbers)])
     lines = [f"def {kind}({', '.join(parameters)}):", f'    """{_DOCS[kind]}"""']
     for variant in made.variants:
-        tests = []
-        for name, value in variant.key:
-            test = names.value(definition.leaf(name))
-            if isinstance(value, bool):
-                tests.append(test if value else f"not {test}")
-            else:
-                tests.append(f"{test} == {literal(value)}")
         target = f"return {kind}{_python_suffix(variant)}({call})"
         if variant is made.variants[-1]:
             lines.append(f"    {target}")
         else:
-            lines += [f"    if {' and '.join(tests)}:", f"        {target}"]
+            lines += [
+                f"    if {variant_test(variant.key, definition, names)}:",
+                f"        {target}",
+            ]
     return "\n".join(lines)

@@ -14,6 +14,7 @@ from autofn.emit.declarations import (
 )
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
+from autofn.emit.leaves import direct_backward, direct_call, direct_test, leaves_text
 from autofn.emit.module import module_context
 from autofn.emit.words import function_doc, title
 from autofn.model import (
@@ -22,10 +23,10 @@ from autofn.model import (
     Kind,
     Leaf,
 )
-from autofn.plan import Plan
+from autofn.plan import Kernel, Plan, is_alike
 
 
-def op_text(made: Plan, names: Names, header: str) -> str:
+def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) -> str:
     definition = made.definition
     differentiable = definition.differentiable
     tensors = [names.of[leaf.name] for leaf in differentiable]
@@ -63,6 +64,7 @@ def op_text(made: Plan, names: Names, header: str) -> str:
         ],
         "outputs": list(definition.output_names),
         "values": names.values(definition),
+        "leaves": leaves_text(made, names, kernels),
         "tensor_names": tuple_text([literal(leaf.name) for leaf in differentiable]),
         "value_names": tuple_text(
             [literal(leaf.path) for leaf in definition.leaves if leaf.kind not in ALWAYS_GIVEN]
@@ -97,6 +99,10 @@ def op_text(made: Plan, names: Names, header: str) -> str:
         "backward_names": backward_names,
         "traced_names": arguments,
         "choice_checks": _choice_checks(definition, names),
+        "alike": is_alike(definition) and len(grads) == 1 and bool(active),
+        "direct": direct_call(made, names, kernels),
+        "direct_backward": direct_backward(made, names, kernels),
+        "direct_test": direct_test(definition, names),
         "own": definition.own_gradient,
         "amp": definition.options.amp == "float32",
         "reduction": definition.options.reduction,

@@ -1,8 +1,8 @@
 """A package's compiled kernels as its forward and backward leaves.
 
 Runs in the worker. The arguments are those of the generated `forward_leaf` and `backward_leaf`;
-the kernels are the host build of kernels.cu. Launch shapes vary from call to call, so that tails
-and grid strides are met and a result that depends on the grid is not deterministic.
+the kernels are the host build of kernels.cu, called as the binding calls them. Grids vary from call
+to call, so that grid strides are met and a result that depends on the grid is not deterministic.
 """
 
 from __future__ import annotations
@@ -17,14 +17,41 @@ from typing import Any
 import torch
 from torch import Tensor
 
-MAX_DIMS = 8
-"""`kMaxDims` of loops.cuh."""
+MAX_DIMS, MAX_OPERANDS = 16, 32
+"""`kMaxDims` and `kMaxOperands` of kernel.h."""
 
-GRIDS = ((1, 1), (3, 7), (2, 5), (1, 32), (5, 1))
-"""Launches, as (blocks, threads per block)."""
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""In the order of `Dtype` in kernel.h."""
+
+PROCESSORS = (1, 3, 2, 5, 64)
+"""Multiprocessors of the devices that are played: a grid has at most that many blocks."""
 
 Shape = tuple[int, ...]
 Like = tuple[Shape, torch.dtype] | None
+
+
+class _Operand(ctypes.Structure):
+    """`Operand` of kernel.h."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("dtype", ctypes.c_int32),
+        ("strides", ctypes.c_int64 * MAX_DIMS),
+    )
+
+
+class _Call(ctypes.Structure):
+    """`Call` of kernel.h."""
+
+    _fields_ = (
+        ("compute", ctypes.c_int32),
+        ("dims", ctypes.c_int),
+        ("sizes", ctypes.c_int64 * MAX_DIMS),
+        ("elements", ctypes.c_int64),
+        ("inputs", _Operand * MAX_OPERANDS),
+        ("outputs", _Operand * MAX_OPERANDS),
+        ("numbers", ctypes.POINTER(ctypes.c_double)),
+    )
 
 
 class KernelLeaves:
@@ -41,12 +68,13 @@ class KernelLeaves:
         kinds: dict[str, tuple[str, int]],
         op: Any,
     ):
-        self.result_type: Callable[..., torch.dtype] = op._rt.result_type
+        self.result_type: Callable[..., torch.dtype] = op._t.result_type
         self.fallback = op.forward_leaf, op.backward_leaf
         self.library = ctypes.CDLL(str(path))
+        self.library.autofn_workspace.restype = ctypes.c_int64
         self.manifest = manifest
         self.kinds = kinds
-        self.grids = itertools.cycle(GRIDS)
+        self.processors = itertools.cycle(PROCESSORS)
 
     def forward(
         self, tensors: Sequence[Tensor | None], values: Sequence[Any]
@@ -67,7 +95,8 @@ class KernelLeaves:
         operands.update((name, value) for name, value in chosen.items() if name not in names)
         kernel = self._kernel("forward", chosen)
         assert kernel is not None
-        outputs = self._launch(kernel, operands, shape, dtype)
+        likes = dict.fromkeys(self.manifest["outputs"], (tuple(shape), dtype))
+        outputs = self._launch(kernel, operands, shape, dtype, likes)
         return tuple(outputs[name] for name in self.manifest["outputs"])
 
     def backward(
@@ -91,12 +120,17 @@ class KernelLeaves:
         cotangents = [name for name, _ in kernel["inputs"][: len(outputs)]]
         operands.update(zip(cotangents, grads, strict=True))
         some = next(grad for grad in grads if grad is not None)
-        results = self._launch(kernel, operands, some.shape, some.dtype)
-        return tuple(
-            self._summed(results[name], like)
-            if need and like is not None and name in results
-            else None
+        wanted = {
+            name: like
             for name, need, like in zip(names, needs, likes, strict=True)
+            if need and like is not None
+        }
+        if not wanted:
+            return tuple(None for _ in names)
+        results = self._launch(kernel, operands, some.shape, some.dtype, wanted)
+        return tuple(
+            results[name].to(wanted[name][1]) if name in results and name in wanted else None
+            for name in names
         )
 
     def _kernel(self, pass_name: str, chosen: dict[str, Any]) -> dict[str, Any] | None:
@@ -112,8 +146,14 @@ class KernelLeaves:
         return None
 
     def _launch(
-        self, kernel: dict[str, Any], operands: dict[str, Any], shape: Sequence[int], dtype: Any
+        self,
+        kernel: dict[str, Any],
+        operands: dict[str, Any],
+        shape: Sequence[int],
+        dtype: torch.dtype,
+        likes: dict[str, tuple[Shape, torch.dtype]],
     ) -> dict[str, Tensor]:
+        """The outputs that `likes` names: of that shape, and of that dtype where summed."""
         compute = torch.float64 if dtype == torch.float64 else torch.float32
         types = {"tensor": dtype, "parameter": compute}
         inputs: list[Tensor] = []
@@ -126,43 +166,58 @@ class KernelLeaves:
                 inputs.append(torch.zeros((), dtype=types[role]).expand(shape))
             else:
                 inputs.append(value.to(types[role]).expand(shape))
-        strides = _common_layout(inputs, shape)
-        flat = strides is not None
-        # NaN, so that an element that no thread writes is seen.
-        outputs = {
-            name: torch.empty_strided(shape, strides or _dense(shape), dtype=types[role]).fill_(
-                math.nan
-            )
-            for name, role in kernel["outputs"]
-        }
-        elements = math.prod(shape)
-        dims, sizes, layout = (-1, [], []) if flat else _collapsed(inputs, shape)
-        if dims > MAX_DIMS:
-            inputs = [tensor.contiguous() for tensor in inputs]
-            dims, sizes, layout = _collapsed(inputs, shape)
-        entry = getattr(self.library, f"{kernel['function']}_{str(dtype).removeprefix('torch.')}")
-        pointers = [tensor.data_ptr() for tensor in (*inputs, *outputs.values())]
-        blocks, threads = next(self.grids)
-        if elements:
-            entry(
-                ctypes.c_uint(blocks),
-                ctypes.c_uint(threads),
-                ctypes.c_int64(elements),
-                ctypes.c_int(dims),
-                (ctypes.c_int64 * MAX_DIMS)(*sizes),
-                (ctypes.c_int64 * max(1, len(layout)))(*layout),
-                (ctypes.c_void_p * max(1, len(pointers)))(*pointers),
-                (ctypes.c_double * max(1, len(numbers)))(*numbers),
-            )
+        order = _order(inputs, shape)
+        outputs: dict[str, Tensor] = {}
+        for name, role in kernel["outputs"]:
+            if name in likes:
+                size, stored = likes[name]
+                full = math.prod(size) == math.prod(shape)
+                outputs[name] = _dense(size, order, types[role] if full else stored)
+        spread = [_spread(outputs.get(name), shape) for name, _ in kernel["outputs"]]
+        if math.prod(shape) == 0:
+            return {name: output.zero_() for name, output in outputs.items()}
+        call = _call(inputs, spread, order, shape)
+        call.compute = DTYPES.index(compute)
+        call.numbers = (ctypes.c_double * max(1, len(numbers)))(*numbers)
+        self._run(kernel, call)
         return outputs
 
-    def _summed(self, grad: Tensor, like: tuple[Shape, torch.dtype]) -> Tensor:
-        """The gradient of a broadcast input: summed in the compute type, rounded once."""
-        shape, dtype = like
-        if tuple(grad.shape) != tuple(shape):
-            wide = grad if grad.dtype == torch.float64 else grad.float()
-            grad = wide.sum_to_size(shape)
-        return grad.to(dtype)
+    def _run(self, kernel: dict[str, Any], call: _Call) -> None:
+        number = self.manifest["kernels"].index(kernel)
+        size = self.library.autofn_workspace(number, ctypes.byref(call))
+        # NaN in every dtype, to the byte: an element that is not written is seen.
+        workspace = torch.full((size,), 0xFF, dtype=torch.uint8)
+        error = self.library.autofn_run(
+            number,
+            ctypes.byref(call),
+            ctypes.c_void_p(workspace.data_ptr() or None),
+            next(self.processors),
+        )
+        if error:
+            raise RuntimeError(f"{kernel['function']}: CUDA error {error}")
+
+
+def _call(
+    inputs: Sequence[Tensor],
+    outputs: Sequence[Tensor | None],
+    order: Sequence[int],
+    shape: Sequence[int],
+) -> _Call:
+    """The call over `shape`, to which all operands are expanded, its dimensions in this order."""
+    given = [*inputs, *(output for output in outputs if output is not None)]
+    dims = _collapsed([[tensor.stride(d) for tensor in given] for d in order if shape[d] > 1],
+                      [shape[d] for d in order if shape[d] > 1])  # fmt: skip
+    call = _Call(dims=len(dims), elements=math.prod(shape))
+    call.sizes[: len(dims)] = [size for size, _ in dims]
+    column = iter(range(len(given)))
+    for array, tensors in ((call.inputs, inputs), (call.outputs, outputs)):
+        for operand, tensor in zip(array, tensors, strict=False):
+            if tensor is not None:
+                k = next(column)
+                operand.data = tensor.data_ptr()
+                operand.dtype = DTYPES.index(tensor.dtype)
+                operand.strides[: len(dims)] = [strides[k] for _, strides in dims]
+    return call
 
 
 def _without_memory(tensors: Sequence[Tensor | None]) -> bool:
@@ -175,46 +230,39 @@ def broadcast_shape(shapes: Sequence[torch.Size]) -> torch.Size:
     return torch.Size(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
 
 
-def _dense(shape: Sequence[int]) -> list[int]:
-    strides = [1] * len(shape)
-    for d in range(len(shape) - 2, -1, -1):
-        strides[d] = strides[d + 1] * max(1, shape[d + 1])
-    return strides
-
-
-def _common_layout(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int] | None:
-    """The strides that all inputs share if they are dense, in whatever order of dimensions."""
-    if not inputs:
-        return _dense(shape)
+def _order(inputs: Sequence[Tensor], shape: Sequence[int]) -> list[int]:
+    """The dimensions by falling strides of the first input that broadcasts along none."""
     wide = [d for d, size in enumerate(shape) if size > 1]
-    first = inputs[0].stride()
-    if any(tensor.stride(d) != first[d] for tensor in inputs for d in wide):
-        return None
-    expected = 1
-    for d in sorted(wide, key=lambda d: first[d]):
-        if first[d] != expected:
-            return None
-        expected *= shape[d]
-    return list(first)
+    for tensor in inputs:
+        strides = tensor.stride()
+        if all(strides[d] for d in wide):
+            return sorted(range(len(shape)), key=lambda d: -strides[d])
+    return list(range(len(shape)))
 
 
-def _collapsed(inputs: Sequence[Tensor], shape: Sequence[int]) -> tuple[int, list[int], list[int]]:
-    """The dimensions left after merging those that run on in every input; MAX_DIMS strides each."""
-    sizes: list[int] = []
-    strides: list[list[int]] = [[] for _ in inputs]
-    for d, size in enumerate(shape):
-        if size == 1:
-            continue
-        steps = [tensor.stride(d) for tensor in inputs]
-        if sizes and all(
-            mine[-1] == step * size for mine, step in zip(strides, steps, strict=True)
-        ):
-            sizes[-1] *= size
-            for mine, step in zip(strides, steps, strict=True):
-                mine[-1] = step
+def _dense(size: Sequence[int], order: Sequence[int], dtype: torch.dtype) -> Tensor:
+    """NaN in memory of this order, of whose dimensions it may lack leading ones."""
+    absent = len(order) - len(size)
+    places = [d - absent for d in order if d >= absent]
+    strides, stride = [1] * len(size), 1
+    for d in reversed(places):
+        strides[d] = stride
+        stride *= max(1, size[d])
+    return torch.empty_strided(size, strides, dtype=dtype).fill_(math.nan)
+
+
+def _spread(output: Tensor | None, shape: Sequence[int]) -> Tensor | None:
+    return None if output is None else output.expand(shape)
+
+
+def _collapsed(
+    strides: Sequence[Sequence[int]], sizes: Sequence[int]
+) -> list[tuple[int, Sequence[int]]]:
+    """Per dimension its size and strides, after merging those that run on in every operand."""
+    dims: list[tuple[int, Sequence[int]]] = []
+    for size, steps in zip(sizes, strides, strict=True):
+        if dims and all(a == b * size for a, b in zip(dims[-1][1], steps, strict=True)):
+            dims[-1] = (dims[-1][0] * size, steps)
         else:
-            sizes.append(size)
-            for mine, step in zip(strides, steps, strict=True):
-                mine.append(step)
-    rows = [mine + [0] * (MAX_DIMS - len(mine)) for mine in strides]
-    return len(sizes), sizes, [step for row in rows for step in row]
+            dims.append((size, steps))
+    return dims

@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 import autofn
 from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
@@ -24,23 +24,26 @@ _SIGNS = ("SUMMARY:", "runtime error:", "Sanitizer: CHECK failed")
 class Worker:
     """One worker process; with `tools`, under their address sanitizer.
 
+    `backend` is "torch" for the PyTorch path and the CUDA text, "native" for the CPU kernels.
     It is started at once, so that it imports torch while its parent prepares the job.
     """
 
-    def __init__(self, folder: Path, tools: Toolchain | None) -> None:
-        self._errors = (folder / "worker.err").open("w+", encoding="utf-8", errors="replace")
+    def __init__(
+        self, folder: Path, tools: Toolchain | None, backend: Literal["torch", "native"] = "torch"
+    ) -> None:
+        self._errors = (folder / f"{backend}.err").open("w+", encoding="utf-8", errors="replace")
         environment = dict(os.environ)
         # Not sys.path: beside a formula may lie a random.py, and it is no module of Python's.
         paths = [environment.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["OMP_NUM_THREADS"] = "1"
-        environment.pop("AUTOFN_BACKEND", None)
+        environment["AUTOFN_BACKEND"] = backend
         if tools is not None:
             environment.update(SANITIZER_OPTIONS)
             preloaded = environment.get("LD_PRELOAD", "")
             environment["LD_PRELOAD"] = " ".join([*tools.runtime, preloaded]).rstrip()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "autofn.verify.worker"],
+            [sys.executable, "-m", "autofn.verify.worker", backend],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -29,6 +29,8 @@ CHECKS = (
 )
 """The checks of every backend that computes."""
 
+BUILDS = "builds"
+
 AGREEMENT = "agreement with PyTorch"
 """The check that compares a kernel with the PyTorch path."""
 

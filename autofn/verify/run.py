@@ -10,13 +10,14 @@ import tempfile
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 from autofn.model import Definition
 from autofn.package import MANIFEST, Package
 from autofn.verify import host, nvcc
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
-from autofn.verify.report import AGREEMENT, CHECKS, CPU, GPU, HOST, TORCH, Report, Row
+from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, GPU, HOST, TORCH, Report, Row
 from autofn.verify.tables import make_job
 
 START = 120.0
@@ -52,7 +53,7 @@ def run_checks(
 
 def _order(row: Row) -> tuple[int, int]:
     backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES), CPU, GPU]
-    checks = [*CHECKS, AGREEMENT]
+    checks = [BUILDS, *CHECKS, AGREEMENT]
     return (
         backends.index(row.backend) if row.backend in backends else len(backends),
         checks.index(row.check) if row.check in checks else -1,
@@ -83,6 +84,7 @@ class _Run:
     def all(self) -> None:
         sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
         worker = self._worker(sanitized)
+        native = self._worker(None, "native")
         build = None
         if sanitized is not None:
             build = host.start_build(sanitized, self.package, self.kernels, self.folder)
@@ -91,6 +93,8 @@ class _Run:
         self._absent()
         job = make_job(self.definition, str(self.package), self.level)
         (self.folder / "job").write_bytes(pickle.dumps(job))
+        on_cpu = threading.Thread(target=self._on_cpu, args=(native,), daemon=True)
+        on_cpu.start()
         why = self.tools if isinstance(self.tools, str) else ""
         if not worker.ready(START):
             if sanitized is not None:
@@ -109,6 +113,7 @@ class _Run:
         else:
             self._no_host(why, failed=build is not None)
         worker.rows(expected, self.found, LIMIT[self.level])
+        on_cpu.join()
         if waiter is not None:
             waiter.join()
 
@@ -120,8 +125,16 @@ class _Run:
                 compiler.kill()
                 compiler.communicate()
 
-    def _worker(self, tools: host.Toolchain | None) -> Worker:
-        worker = Worker(self.folder, tools)
+    def _on_cpu(self, worker: Worker) -> None:
+        worker.ready(START)
+        worker.send(str(self.folder / "job"))
+        expected = [(CPU, check) for check in (BUILDS, *CHECKS, AGREEMENT)]
+        worker.rows(expected, self.found, LIMIT[self.level])
+
+    def _worker(
+        self, tools: host.Toolchain | None, backend: Literal["torch", "native"] = "torch"
+    ) -> Worker:
+        worker = Worker(self.folder, tools, backend)
         self.workers.append(worker)
         return worker
 
@@ -157,9 +170,7 @@ class _Run:
         return waiter
 
     def _absent(self) -> None:
-        """The backends that a package does not have yet."""
-        self.found(Row(CPU, "all checks", "not run", "the package has no CPU kernel"))
-        gpu = "the package has no binding for CUDA tensors"
-        if shutil.which("nvidia-smi") is None:
-            gpu = f"no GPU here, and {gpu}"
+        """What does not run here."""
+        here = shutil.which("nvidia-smi") is not None
+        gpu = "by `pytest -m gpu` only" if here else "no GPU here"
         self.found(Row(GPU, "all checks", "not run", gpu))

@@ -1,21 +1,24 @@
-"""The process that runs a package's checks: `python -m autofn.verify.worker JOB`.
+"""The process that runs a package's checks: `python -m autofn.verify.worker torch|native`.
 
-It alone imports torch. It runs with the address sanitizer preloaded where the kernels are built
-with it, so it may die in any check; hence it says which check it begins. Lines of JSON go out:
-`["ready"]`, `["begin", backend, check]`, `["row", backend, check, status, detail]`, `["done"]`.
-The kernels' library, or why there is none, comes in as one line of JSON.
+It alone imports torch. One process runs the PyTorch path and the CUDA text on the host, another the
+CPU kernels as users' processes do. The first has the address sanitizer preloaded where the kernels
+are built with it, so it may die in any check; hence it says which check it begins. Lines of JSON
+go out: `["ready"]`, `["begin", backend, check]`, `["row", backend, check, status, detail]`,
+`["done"]`. The kernels' library, or why there is none, comes in as one line of JSON.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
 import pickle
+import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +30,7 @@ from autofn.verify.checks.compare import Mismatch, NotRun
 from autofn.verify.checks.context import Context
 from autofn.verify.job import Job
 from autofn.verify.leaves import KernelLeaves
-from autofn.verify.report import AGREEMENT, CHECKS, HOST, LOADS, TORCH
+from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, LOADS, TORCH
 from autofn.verify.subject import Subject
 
 Check = Callable[[Context], str]
@@ -75,6 +78,7 @@ def run(channel: Channel, backend: str, name: str, check: Callable[[], str]) -> 
 
 
 def main() -> None:
+    native = sys.argv[1] == "native"
     channel = Channel()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -85,20 +89,61 @@ def main() -> None:
     try:
         context = Context(Subject(job), job)
     except Exception as error:
-        channel.send("row", TORCH, LOADS, "failed", f"{type(error).__name__}: {error}")
+        backend = CPU if native else TORCH
+        channel.send("row", backend, LOADS, "failed", f"{type(error).__name__}: {error}")
         raise
+    if native:
+        on_cpu(channel, context)
+    else:
+        in_pytorch(channel, context)
+        library = json.loads(sys.stdin.readline())
+        if library:
+            on_host(channel, context, library)
+    channel.send("done")
+
+
+def in_pytorch(channel: Channel, context: Context) -> None:
     for name, check in BY_NAME.items():
         run(channel, TORCH, name, functools.partial(check, context))
-    library = json.loads(sys.stdin.readline())
-    if library:
-        kinds = job.signature.kinds
-        subject = context.subject
-        leaves = KernelLeaves(Path(library), subject.manifest, kinds, subject.op)
-        with context.subject.leaves(leaves.forward, leaves.backward):
-            for name, check in BY_NAME.items():
-                run(channel, HOST, name, functools.partial(check, context))
-        run(channel, HOST, AGREEMENT, lambda: agreement.agreement(context, leaves))
-    channel.send("done")
+
+
+def on_host(channel: Channel, context: Context, library: str) -> None:
+    """The CUDA kernels' own text, built for this machine."""
+    subject = context.subject
+    kinds = context.job.signature.kinds
+    leaves = KernelLeaves(Path(library), subject.manifest, kinds, subject.op)
+    with context.subject.leaves(leaves.forward, leaves.backward):
+        for name, check in BY_NAME.items():
+            run(channel, HOST, name, functools.partial(check, context))
+    kernels = functools.partial(context.subject.leaves, leaves.forward, leaves.backward)
+    run(channel, HOST, AGREEMENT, functools.partial(agreement.agreement, context, kernels))
+
+
+def on_cpu(channel: Channel, context: Context) -> None:
+    """The package's own leaves, which run the CPU kernels here."""
+    channel.send("begin", CPU, BUILDS)
+    runtime = context.subject.op._rt
+    try:
+        runtime.kernels("cpu")
+    except RuntimeError as error:
+        missing = not any(map(shutil.which, ("g++", "c++", "clang++", os.environ.get("CXX", ""))))
+        channel.send("row", CPU, BUILDS, "not run" if missing else "failed", str(error))
+        for name in (*CHECKS, AGREEMENT):
+            channel.send("row", CPU, name, "not run", "the kernels were not built")
+        return
+    channel.send("row", CPU, BUILDS, "passed", "")
+    for name, check in BY_NAME.items():
+        run(channel, CPU, name, functools.partial(check, context))
+
+    compiled, runtime._LOADED["cpu"] = runtime._LOADED["cpu"], None
+
+    @contextlib.contextmanager
+    def kernels() -> Iterator[None]:
+        runtime._LOADED["cpu"] = compiled
+        yield
+        runtime._LOADED["cpu"] = None
+
+    run(channel, CPU, AGREEMENT, functools.partial(agreement.agreement, context, kernels))
 
 
 if __name__ == "__main__":

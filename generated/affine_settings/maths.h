@@ -13,19 +13,15 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_affine_settings {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
@@ -41,13 +37,22 @@ AUTOFN_FN T affine_settings_backward_settings_squash_none(T grad, T settings_sca
 
 template <typename T>
 AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, T settings_shift) {
-  return std::tanh(settings_scale * x + settings_shift);
+  return autofn::tanh(settings_scale * x + settings_shift);
 }
 
 template <typename T>
 AUTOFN_FN T affine_settings_backward_settings_squash_tanh(
     T grad, T x, T settings_scale, T settings_shift) {
   return grad * settings_scale * sech2(settings_scale * x + settings_shift);
+}
+
+template <typename T>
+AUTOFN_FN void affine_settings_double_backward_settings_squash_tanh(
+    T grad, T d_x, T x, T settings_scale, T settings_shift, T& grad_grad, T& grad_x) {
+  const T v0 = settings_scale * x + settings_shift;
+  const T v1 = d_x * sech2(v0);
+  grad_grad = settings_scale * v1;
+  grad_x = -T(2) * v1 * grad * square(settings_scale) * autofn::tanh(v0);
 }
 
 }  // namespace autofn_affine_settings

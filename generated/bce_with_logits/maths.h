@@ -10,25 +10,19 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_bce_with_logits {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
@@ -39,6 +33,16 @@ template <typename T>
 AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
   grad_input = grad * (sigmoid(input) - target);
   grad_target = -grad * input;
+}
+
+template <typename T>
+AUTOFN_FN void bce_with_logits_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
+  const T s0 = sigmoid(input);
+  const T v0 = d_input * grad;
+  grad_grad = d_input * (s0 - target) + -input * d_target;
+  grad_input = s0 * v0 * sigmoid(-input) + -grad * d_target;
+  grad_target = -v0;
 }
 
 }  // namespace autofn_bce_with_logits

@@ -14,7 +14,7 @@ import math
 
 import torch
 
-from ._runtime import add, scalar
+from ._tensors import add, scalar
 
 
 def _sinc(x):

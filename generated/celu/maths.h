@@ -9,22 +9,25 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_celu {
 
 template <typename T> AUTOFN_FN T celu_forward(T x, T alpha) {
-  return x > T(0) ? x : alpha * std::expm1(x / alpha);
+  return x > T(0) ? x : alpha * autofn::expm1(x / alpha);
 }
 
 template <typename T> AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : std::exp(x / alpha));
+  return grad * (x > T(0) ? T(1) : autofn::exp(x / alpha));
+}
+
+template <typename T>
+AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
+  const bool c0 = x > T(0);
+  const T v0 = T(1) / alpha;
+  const T e0 = autofn::exp(x * v0);
+  grad_grad = d_x * (c0 ? T(1) : e0);
+  grad_x = c0 ? T(0) : d_x * (v0 * e0) * grad;
 }
 
 }  // namespace autofn_celu

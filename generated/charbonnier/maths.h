@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_charbonnier {
 
@@ -33,6 +27,26 @@ AUTOFN_FN void charbonnier_backward(
   const T v1 = v0 * (grad / std::sqrt(square(v0) + square(epsilon)));
   grad_input = v1;
   grad_target = -v1;
+}
+
+template <typename T>
+AUTOFN_FN void charbonnier_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T epsilon, T& grad_grad, T& grad_input,
+    T& grad_target) {
+  const T v0 = input - target;
+  const T v1 = square(v0);
+  const T v2 = v1 + square(epsilon);
+  const T r0 = T(1) / std::sqrt(v2);
+  const T v3 = r0 * d_input;
+  const T v4 = -v0;
+  const T v5 = r0 * d_target;
+  const T v6 = T(1) / v2;
+  const T v7 = v3 * grad;
+  const T v8 = v6 * (v0 * v4) + T(1);
+  const T v9 = v5 * grad;
+  grad_grad = v0 * v3 + v4 * v5;
+  grad_input = v7 * (T(1) - v1 * v6) + -v8 * v9;
+  grad_target = -v7 * v8 + v9 * (T(1) - v6 * square(v4));
 }
 
 }  // namespace autofn_charbonnier

@@ -3,39 +3,61 @@
 // dpo on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_dpo {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = dpo_forward(chosen, rejected, beta)
 template <typename S> struct dpo_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* chosen;
   const S* rejected;
   T beta;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(chosen, rejected, out); }
+  static dpo_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> chosen_v = load<N>(chosen + at.input(0));
-    const Pack<T, N> rejected_v = load<N>(rejected + at.input(1));
+  template <int N> struct Loaded {
+    Pack<S, N> chosen;
+    Pack<S, N> rejected;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, chosen),
+        at.template load<N>(1, rejected),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = dpo_forward(chosen_v.at[k], rejected_v.at[k], beta);
+      out_v.at[k] = dpo_forward(widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta);
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -43,7 +65,10 @@ template <typename S> struct dpo_forward_op {
 template <typename S> struct dpo_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 2;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* chosen;
@@ -52,26 +77,135 @@ template <typename S> struct dpo_backward_op {
   S* grad_chosen;
   S* grad_rejected;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, chosen, rejected, grad_chosen, grad_rejected);
+  static dpo_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> chosen_v = load<N>(chosen + at.input(1));
-    const Pack<T, N> rejected_v = load<N>(rejected + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> chosen;
+    Pack<S, N> rejected;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, chosen),
+        at.template load<N>(2, rejected),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_chosen_v, grad_rejected_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      dpo_backward(grad_v.at[k], chosen_v.at[k], rejected_v.at[k], beta, grad_chosen_v.at[k],
-          grad_rejected_v.at[k]);
+      dpo_backward(widen(in.grad.at[k]), widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta,
+          grad_chosen_v.at[k], grad_rejected_v.at[k]);
     }
-    store(grad_chosen + at.output, grad_chosen_v);
-    store(grad_rejected + at.output, grad_rejected_v);
+    if (grad_chosen != nullptr) at.store(0, grad_chosen, grad_chosen_v);
+    if (grad_rejected != nullptr) at.store(1, grad_rejected, grad_rejected_v);
+  }
+};
+
+// grad_grad, grad_chosen, grad_rejected = dpo_double_backward(grad, d_chosen, d_rejected, chosen,
+//     rejected, beta)
+template <typename S> struct dpo_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 5, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1f, kTensorOutputs = 0x7;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_chosen;
+  const S* d_rejected;
+  const S* chosen;
+  const S* rejected;
+  T beta;
+  S* grad_grad;
+  S* grad_chosen;
+  S* grad_rejected;
+
+  static dpo_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_chosen;
+    Pack<S, N> d_rejected;
+    Pack<S, N> chosen;
+    Pack<S, N> rejected;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_chosen),
+        at.template load<N>(2, d_rejected),
+        at.template load<N>(3, chosen),
+        at.template load<N>(4, rejected),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_chosen_v, grad_rejected_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      dpo_double_backward(widen(in.grad.at[k]), widen(in.d_chosen.at[k]),
+          widen(in.d_rejected.at[k]), widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta,
+          grad_grad_v.at[k], grad_chosen_v.at[k], grad_rejected_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_chosen != nullptr) at.store(1, grad_chosen, grad_chosen_v);
+    if (grad_rejected != nullptr) at.store(2, grad_rejected, grad_rejected_v);
   }
 };
 
 }  // namespace autofn_dpo
 
-AUTOFN_INSTANTIATE(autofn_dpo::dpo_forward_op)
-AUTOFN_INSTANTIATE(autofn_dpo::dpo_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_dpo::dpo_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_dpo::dpo_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_dpo::dpo_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_dpo::dpo_forward_op>(call);
+    case 1:
+      return workspace<autofn_dpo::dpo_backward_op>(call);
+    case 2:
+      return workspace<autofn_dpo::dpo_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

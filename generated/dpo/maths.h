@@ -10,25 +10,21 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_dpo {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
@@ -41,6 +37,21 @@ AUTOFN_FN void dpo_backward(
   const T v0 = grad * beta * sigmoid(-beta * (chosen - rejected));
   grad_chosen = -v0;
   grad_rejected = v0;
+}
+
+template <typename T>
+AUTOFN_FN void dpo_double_backward(
+    T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
+    T& grad_rejected) {
+  const T v0 = beta * (chosen - rejected);
+  const T s0 = sigmoid(-v0);
+  const T v1 = beta * s0;
+  const T v2 = s0 * grad * square(beta) * sigmoid(v0);
+  const T v3 = v2 * d_chosen;
+  const T v4 = v2 * d_rejected;
+  grad_grad = -v1 * d_chosen + v1 * d_rejected;
+  grad_chosen = v3 + -v4;
+  grad_rejected = -v3 + v4;
 }
 
 }  // namespace autofn_dpo

@@ -3,22 +3,27 @@
 // dyt on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_dyt {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = dyt_forward(x, alpha, gamma, beta)
 template <typename S> struct dyt_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const T* alpha;
@@ -26,19 +31,40 @@ template <typename S> struct dyt_forward_op {
   const T* beta;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, alpha, gamma, beta, out); }
+  static dyt_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const T*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> alpha_v = load<N>(alpha + at.input(1));
-    const Pack<T, N> gamma_v = load<N>(gamma + at.input(2));
-    const Pack<T, N> beta_v = load<N>(beta + at.input(3));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<T, N> alpha;
+    Pack<T, N> gamma;
+    Pack<T, N> beta;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, alpha),
+        at.template load<N>(2, gamma),
+        at.template load<N>(3, beta),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = dyt_forward(x_v.at[k], alpha_v.at[k], gamma_v.at[k], beta_v.at[k]);
+      out_v.at[k] = dyt_forward(widen(in.x.at[k]), widen(in.alpha.at[k]), widen(in.gamma.at[k]),
+          widen(in.beta.at[k]));
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -46,7 +72,10 @@ template <typename S> struct dyt_forward_op {
 template <typename S> struct dyt_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* x;
@@ -57,29 +86,156 @@ template <typename S> struct dyt_backward_op {
   T* grad_gamma;
   T* grad_beta;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, x, alpha, gamma, grad_x, grad_alpha, grad_gamma, grad_beta);
+  static dyt_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<T*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+        static_cast<T*>(call.outputs[3].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> x_v = load<N>(x + at.input(1));
-    const Pack<T, N> alpha_v = load<N>(alpha + at.input(2));
-    const Pack<T, N> gamma_v = load<N>(gamma + at.input(3));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> x;
+    Pack<T, N> alpha;
+    Pack<T, N> gamma;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, x),
+        at.template load<N>(2, alpha),
+        at.template load<N>(3, gamma),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_alpha_v, grad_gamma_v, grad_beta_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      dyt_backward(grad_v.at[k], x_v.at[k], alpha_v.at[k], gamma_v.at[k], grad_x_v.at[k],
-          grad_alpha_v.at[k], grad_gamma_v.at[k], grad_beta_v.at[k]);
+      dyt_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
+          widen(in.gamma.at[k]), grad_x_v.at[k], grad_alpha_v.at[k], grad_gamma_v.at[k],
+          grad_beta_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_alpha + at.output, grad_alpha_v);
-    store(grad_gamma + at.output, grad_gamma_v);
-    store(grad_beta + at.output, grad_beta_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_alpha != nullptr) at.store(1, grad_alpha, grad_alpha_v);
+    if (grad_gamma != nullptr) at.store(2, grad_gamma, grad_gamma_v);
+    if (grad_beta != nullptr) at.store(3, grad_beta, grad_beta_v);
+  }
+};
+
+// grad_grad, grad_x, grad_alpha, grad_gamma = dyt_double_backward(grad, d_x, d_alpha, d_gamma,
+//     d_beta, x, alpha, gamma)
+template <typename S> struct dyt_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 8, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x23, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const T* d_alpha;
+  const T* d_gamma;
+  const T* d_beta;
+  const S* x;
+  const T* alpha;
+  const T* gamma;
+  S* grad_grad;
+  S* grad_x;
+  T* grad_alpha;
+  T* grad_gamma;
+
+  static dyt_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<const T*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const T*>(call.inputs[6].data),
+        static_cast<const T*>(call.inputs[7].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+        static_cast<T*>(call.outputs[3].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<T, N> d_alpha;
+    Pack<T, N> d_gamma;
+    Pack<T, N> d_beta;
+    Pack<S, N> x;
+    Pack<T, N> alpha;
+    Pack<T, N> gamma;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_alpha),
+        at.template load<N>(3, d_gamma),
+        at.template load<N>(4, d_beta),
+        at.template load<N>(5, x),
+        at.template load<N>(6, alpha),
+        at.template load<N>(7, gamma),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v, grad_alpha_v, grad_gamma_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      dyt_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.d_alpha.at[k]),
+          widen(in.d_gamma.at[k]), widen(in.d_beta.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
+          widen(in.gamma.at[k]), grad_grad_v.at[k], grad_x_v.at[k], grad_alpha_v.at[k],
+          grad_gamma_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
+    if (grad_alpha != nullptr) at.store(2, grad_alpha, grad_alpha_v);
+    if (grad_gamma != nullptr) at.store(3, grad_gamma, grad_gamma_v);
   }
 };
 
 }  // namespace autofn_dyt
 
-AUTOFN_INSTANTIATE(autofn_dyt::dyt_forward_op)
-AUTOFN_INSTANTIATE(autofn_dyt::dyt_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_dyt::dyt_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_dyt::dyt_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_dyt::dyt_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_dyt::dyt_forward_op>(call);
+    case 1:
+      return workspace<autofn_dyt::dyt_backward_op>(call);
+    case 2:
+      return workspace<autofn_dyt::dyt_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

@@ -12,24 +12,20 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_dyt {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
 template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
-  return beta + gamma * std::tanh(alpha * x);
+  return beta + gamma * autofn::tanh(alpha * x);
 }
 
 template <typename T>
@@ -39,8 +35,30 @@ AUTOFN_FN void dyt_backward(
   const T v1 = grad * gamma * sech2(v0);
   grad_x = alpha * v1;
   grad_alpha = x * v1;
-  grad_gamma = grad * std::tanh(v0);
+  grad_gamma = grad * autofn::tanh(v0);
   grad_beta = grad;
+}
+
+template <typename T>
+AUTOFN_FN void dyt_double_backward(
+    T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
+    T& grad_x, T& grad_alpha, T& grad_gamma) {
+  const T v0 = alpha * x;
+  const T v1 = sech2(v0);
+  const T v2 = v1 * gamma;
+  const T v3 = alpha * d_x;
+  const T v4 = x * d_alpha;
+  const T t0 = autofn::tanh(v0);
+  const T v5 = T(2) * t0;
+  const T v6 = v2 * grad;
+  const T v7 = v5 * v6;
+  const T v8 = v6 * (T(1) - v0 * v5);
+  const T v9 = v1 * grad;
+  const T v10 = v9 * d_gamma;
+  grad_grad = v2 * v3 + v2 * v4 + t0 * d_gamma + d_beta;
+  grad_x = -d_x * v7 * square(alpha) + d_alpha * v8 + alpha * v10;
+  grad_alpha = d_x * v8 + -d_alpha * v7 * square(x) + x * v10;
+  grad_gamma = v3 * v9 + v4 * v9;
 }
 
 }  // namespace autofn_dyt

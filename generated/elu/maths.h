@@ -9,22 +9,24 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_elu {
 
 template <typename T> AUTOFN_FN T elu_forward(T x, T alpha) {
-  return x > T(0) ? x : alpha * std::expm1(x);
+  return x > T(0) ? x : alpha * autofn::expm1(x);
 }
 
 template <typename T> AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : alpha * std::exp(x));
+  return grad * (x > T(0) ? T(1) : alpha * autofn::exp(x));
+}
+
+template <typename T>
+AUTOFN_FN void elu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
+  const bool c0 = x > T(0);
+  const T v0 = alpha * autofn::exp(x);
+  grad_grad = d_x * (c0 ? T(1) : v0);
+  grad_x = c0 ? T(0) : v0 * d_x * grad;
 }
 
 }  // namespace autofn_elu

@@ -9,22 +9,22 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_exp {
 
 template <typename T> AUTOFN_FN T exp_forward(T x) {
-  return std::exp(x);
+  return autofn::exp(x);
 }
 
 template <typename T> AUTOFN_FN T exp_backward(T grad, T out) {
   return grad * out;
+}
+
+template <typename T>
+AUTOFN_FN void exp_double_backward(T grad, T d_x, T out, T& grad_grad, T& grad_out) {
+  grad_grad = d_x * out;
+  grad_out = d_x * grad;
 }
 
 }  // namespace autofn_exp

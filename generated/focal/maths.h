@@ -17,32 +17,28 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_focal {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
   const T sp0 = softplus(-input);
   const T sp1 = softplus(input);
-  const T v0 = sp1 * (T(1) - target) * (alpha - T(1)) * std::exp(-sp0 * gamma);
-  return sp0 * alpha * target * std::exp(-sp1 * gamma) - v0;
+  const T v0 = sp1 * (T(1) - target) * (alpha - T(1)) * autofn::exp(-sp0 * gamma);
+  return sp0 * alpha * target * autofn::exp(-sp1 * gamma) - v0;
 }
 
 template <typename T>
@@ -52,15 +48,51 @@ AUTOFN_FN void focal_backward(
   const T s0 = sigmoid(v0);
   const T sp0 = softplus(input);
   const T v1 = sp0 * gamma;
-  const T v2 = alpha * std::exp(-v1);
+  const T v2 = alpha * autofn::exp(-v1);
   const T v3 = v2 * target;
   const T s1 = sigmoid(input);
   const T sp1 = softplus(v0);
   const T v4 = gamma * sp1;
-  const T v5 = (alpha - T(1)) * std::exp(-v4);
+  const T v5 = (alpha - T(1)) * autofn::exp(-v4);
   const T v6 = v5 * (T(1) - target);
   grad_input = grad * (-v1 * (s0 * v6) - s0 * v3 - s1 * v6 - v4 * (v3 * s1));
   grad_target = grad * (sp0 * v5 + v2 * sp1);
+}
+
+template <typename T>
+AUTOFN_FN void focal_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
+    T& grad_input, T& grad_target) {
+  const T v0 = -input;
+  const T s0 = sigmoid(v0);
+  const T sp0 = softplus(input);
+  const T v1 = sp0 * gamma;
+  const T v2 = alpha * autofn::exp(-v1);
+  const T v3 = s0 * v2;
+  const T v4 = v3 * target;
+  const T s1 = sigmoid(input);
+  const T sp1 = softplus(v0);
+  const T v5 = gamma * sp1;
+  const T v6 = v5 * (v2 * s1);
+  const T v7 = T(1) - target;
+  const T v8 = alpha - T(1);
+  const T e0 = autofn::exp(-v5);
+  const T v9 = v8 * e0;
+  const T v10 = s1 * (v7 * v9);
+  const T v11 = v2 * sp1;
+  const T v12 = sp0 * v9;
+  const T v13 = v4 * s1;
+  const T v14 = T(2) * gamma;
+  const T v15 = square(gamma);
+  const T v16 = s0 * v10;
+  const T v17 = d_input * grad;
+  const T v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3;
+  const T v20 = d_input * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4);
+  const T v19 = v13 + (target * (v11 * v15 * square(s1)) + v13 * v14) + v1 * v16;
+  const T v21 = v17 * (v19 - v15 * (v12 * (v7 * square(s0))) - v5 * v13 - v14 * v16 - v16);
+  grad_grad = v20 + d_target * (v11 + v12);
+  grad_input = v21 + grad * (v18 * d_target);
+  grad_target = v17 * v18;
 }
 
 }  // namespace autofn_focal

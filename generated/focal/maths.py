@@ -18,7 +18,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 import torch
 import torch.nn.functional as F
 
-from ._runtime import add, scalar
+from ._tensors import add, scalar
 
 
 def _softplus(x):

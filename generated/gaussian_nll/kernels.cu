@@ -3,40 +3,64 @@
 // gaussian_nll on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_gaussian_nll {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = gaussian_nll_forward(input, target, log_var)
 template <typename S> struct gaussian_nll_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* input;
   const S* target;
   const S* log_var;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(input, target, log_var, out); }
+  static gaussian_nll_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> input_v = load<N>(input + at.input(0));
-    const Pack<T, N> target_v = load<N>(target + at.input(1));
-    const Pack<T, N> log_var_v = load<N>(log_var + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> input;
+    Pack<S, N> target;
+    Pack<S, N> log_var;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, input),
+        at.template load<N>(1, target),
+        at.template load<N>(2, log_var),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = gaussian_nll_forward(input_v.at[k], target_v.at[k], log_var_v.at[k]);
+      out_v.at[k] = gaussian_nll_forward(widen(in.input.at[k]), widen(in.target.at[k]),
+          widen(in.log_var.at[k]));
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -44,7 +68,10 @@ template <typename S> struct gaussian_nll_forward_op {
 template <typename S> struct gaussian_nll_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xf, kTensorOutputs = 0x7;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* input;
@@ -54,28 +81,149 @@ template <typename S> struct gaussian_nll_backward_op {
   S* grad_target;
   S* grad_log_var;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, input, target, log_var, grad_input, grad_target, grad_log_var);
+  static gaussian_nll_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> input_v = load<N>(input + at.input(1));
-    const Pack<T, N> target_v = load<N>(target + at.input(2));
-    const Pack<T, N> log_var_v = load<N>(log_var + at.input(3));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> input;
+    Pack<S, N> target;
+    Pack<S, N> log_var;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, input),
+        at.template load<N>(2, target),
+        at.template load<N>(3, log_var),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_input_v, grad_target_v, grad_log_var_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      gaussian_nll_backward(grad_v.at[k], input_v.at[k], target_v.at[k], log_var_v.at[k],
-          grad_input_v.at[k], grad_target_v.at[k], grad_log_var_v.at[k]);
+      gaussian_nll_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]),
+          widen(in.log_var.at[k]), grad_input_v.at[k], grad_target_v.at[k], grad_log_var_v.at[k]);
     }
-    store(grad_input + at.output, grad_input_v);
-    store(grad_target + at.output, grad_target_v);
-    store(grad_log_var + at.output, grad_log_var_v);
+    if (grad_input != nullptr) at.store(0, grad_input, grad_input_v);
+    if (grad_target != nullptr) at.store(1, grad_target, grad_target_v);
+    if (grad_log_var != nullptr) at.store(2, grad_log_var, grad_log_var_v);
+  }
+};
+
+// grad_grad, grad_input, grad_target, grad_log_var = gaussian_nll_double_backward(grad, d_input,
+//     d_target, d_log_var, input, target, log_var)
+template <typename S> struct gaussian_nll_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 7, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7f, kTensorOutputs = 0xf;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_input;
+  const S* d_target;
+  const S* d_log_var;
+  const S* input;
+  const S* target;
+  const S* log_var;
+  S* grad_grad;
+  S* grad_input;
+  S* grad_target;
+  S* grad_log_var;
+
+  static gaussian_nll_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const S*>(call.inputs[6].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_input;
+    Pack<S, N> d_target;
+    Pack<S, N> d_log_var;
+    Pack<S, N> input;
+    Pack<S, N> target;
+    Pack<S, N> log_var;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_input),
+        at.template load<N>(2, d_target),
+        at.template load<N>(3, d_log_var),
+        at.template load<N>(4, input),
+        at.template load<N>(5, target),
+        at.template load<N>(6, log_var),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_input_v, grad_target_v, grad_log_var_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      gaussian_nll_double_backward(widen(in.grad.at[k]), widen(in.d_input.at[k]),
+          widen(in.d_target.at[k]), widen(in.d_log_var.at[k]), widen(in.input.at[k]),
+          widen(in.target.at[k]), widen(in.log_var.at[k]), grad_grad_v.at[k], grad_input_v.at[k],
+          grad_target_v.at[k], grad_log_var_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_input != nullptr) at.store(1, grad_input, grad_input_v);
+    if (grad_target != nullptr) at.store(2, grad_target, grad_target_v);
+    if (grad_log_var != nullptr) at.store(3, grad_log_var, grad_log_var_v);
   }
 };
 
 }  // namespace autofn_gaussian_nll
 
-AUTOFN_INSTANTIATE(autofn_gaussian_nll::gaussian_nll_forward_op)
-AUTOFN_INSTANTIATE(autofn_gaussian_nll::gaussian_nll_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_gaussian_nll::gaussian_nll_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_gaussian_nll::gaussian_nll_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_gaussian_nll::gaussian_nll_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_gaussian_nll::gaussian_nll_forward_op>(call);
+    case 1:
+      return workspace<autofn_gaussian_nll::gaussian_nll_backward_op>(call);
+    case 2:
+      return workspace<autofn_gaussian_nll::gaussian_nll_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

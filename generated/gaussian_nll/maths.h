@@ -11,13 +11,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_gaussian_nll {
 
@@ -25,8 +19,9 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = std::exp(T(0.5) * u);
-  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+  const T half = autofn::exp(T(0.5) * u);
+  // Not &&: a branch would keep compilers from vectorising.
+  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }
 
 template <typename T> AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
@@ -43,6 +38,29 @@ AUTOFN_FN void gaussian_nll_backward(
   grad_input = v2 * times_exp(v3, v1);
   grad_target = v2 * times_exp(-v3, v1);
   grad_log_var = v2 * (T(1) - times_exp(square(v0), v1));
+}
+
+template <typename T>
+AUTOFN_FN void gaussian_nll_double_backward(
+    T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
+    T& grad_input, T& grad_target, T& grad_log_var) {
+  const T v0 = input - target;
+  const T v1 = -log_var;
+  const T v2 = T(2) * v0;
+  const T v3 = T(0.5) * times_exp(v2, v1);
+  const T v4 = v3 * d_input;
+  const T v5 = T(0.5) * times_exp(-v2, v1);
+  const T v6 = v5 * d_target;
+  const T v7 = times_exp(square(v0), v1);
+  const T v8 = T(0.5) * d_log_var;
+  const T v9 = grad * autofn::exp(v1);
+  const T v10 = d_input * v9;
+  const T v11 = d_target * v9;
+  const T v12 = d_log_var * grad;
+  grad_grad = v4 + v6 + v8 * (T(1) - v7);
+  grad_input = v10 + -v11 + -v3 * v12;
+  grad_target = -v10 + v11 + -v5 * v12;
+  grad_log_var = -v4 * grad + -v6 * grad + grad * (v7 * v8);
 }
 
 }  // namespace autofn_gaussian_nll

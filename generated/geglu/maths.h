@@ -12,13 +12,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_geglu {
 
@@ -37,7 +31,7 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -52,6 +46,25 @@ template <typename T> AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad
   const T v2 = T(1.5957691216057308) * gate * (T(0.134145) * square(gate) + T(1));
   grad_gate = v1 * x * (v2 * sigmoid(-v0) + T(1));
   grad_x = gate * v1;
+}
+
+template <typename T>
+AUTOFN_FN void geglu_double_backward(
+    T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
+  const T v0 = T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate));
+  const T s0 = sigmoid(v0);
+  const T s1 = sigmoid(-v0);
+  const T v1 = square(gate);
+  const T v2 = T(0.134145) * v1 + T(1);
+  const T v3 = T(1.5957691216057308) * v2;
+  const T v4 = gate * (s1 * v3) + T(1);
+  const T v5 = s0 * v4 * d_gate;
+  const T v6 = s0 * d_x;
+  const T v7 = gate * (T(2.5464790894703255) * s0 * square(v2));
+  const T v8 = v3 + (T(0.42812889763560147) * v1 + v3 * v4) - v7;
+  grad_grad = v5 * x + gate * v6;
+  grad_gate = x * (d_gate * (s0 * s1) * grad) * v8 + grad * (v4 * v6);
+  grad_x = v5 * grad;
 }
 
 }  // namespace autofn_geglu

@@ -9,30 +9,27 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_gelu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// The standard normal distribution function, accurate in the lower tail.
-template <typename T> AUTOFN_FN T normcdf(T x) {
-  return T(0.5) * std::erfc(T(-0.70710678118654752) * x);
-}
-
 template <typename T> AUTOFN_FN T gelu_forward(T x) {
-  return x * normcdf(x);
+  return x * autofn::normcdf(x);
 }
 
 template <typename T> AUTOFN_FN T gelu_backward(T grad, T x) {
-  const T v0 = T(0.3989422804014327) * x * std::exp(-T(0.5) * square(x)) + normcdf(x);
-  return grad * v0;
+  const T v0 = T(0.3989422804014327) * x * autofn::exp_product(x, T(-0.5) * x);
+  return grad * (v0 + autofn::normcdf(x));
+}
+
+template <typename T>
+AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = T(0.5) * square(x);
+  const T v1 = T(0.7978845608028654) * autofn::exp(-v0);
+  grad_grad = d_x * (x * (T(0.5) * v1) + autofn::normcdf(x));
+  grad_x = v1 * d_x * grad * (T(1) - v0);
 }
 
 }  // namespace autofn_gelu

@@ -11,7 +11,7 @@ import math
 
 import torch
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _normcdf(x):
@@ -26,7 +26,7 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    return (grad * (0.3989422804014327 * x * torch.exp(-0.5 * x**2) + _normcdf(x)),)
+    return (grad * (0.3989422804014327 * x * torch.exp(x * -0.5 * x) + _normcdf(x)),)
 
 
 def double_vjp(needs, d_x, grad, x):
@@ -43,7 +43,7 @@ def double_vjp(needs, d_x, grad, x):
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return d_x * (0.3989422804014327 * x * torch.exp(-0.5 * x**2) + _normcdf(x))
+    return d_x * (0.3989422804014327 * x * torch.exp(x * -0.5 * x) + _normcdf(x))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_gelu_tanh {
 
@@ -35,7 +29,7 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -47,6 +41,21 @@ template <typename T> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
   const T v0 = T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x));
   const T v1 = T(1.5957691216057308) * x * (T(0.134145) * square(x) + T(1)) * sigmoid(-v0);
   return grad * (v1 + T(1)) * sigmoid(v0);
+}
+
+template <typename T>
+AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x));
+  const T s0 = sigmoid(-v0);
+  const T v1 = square(x);
+  const T v2 = T(0.134145) * v1 + T(1);
+  const T v3 = T(1.5957691216057308) * v2;
+  const T v4 = x * (s0 * v3) + T(1);
+  const T s1 = sigmoid(v0);
+  const T v5 = s1 * d_x;
+  const T v6 = x * (s1 * (T(2.5464790894703255) * square(v2)));
+  grad_grad = v4 * v5;
+  grad_x = s0 * v5 * grad * (v3 + (T(0.42812889763560147) * v1 + v3 * v4) - v6);
 }
 
 }  // namespace autofn_gelu_tanh

@@ -10,19 +10,13 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_glu {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -34,6 +28,19 @@ template <typename T> AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x
   const T v0 = grad * sigmoid(gate);
   grad_x = v0;
   grad_gate = v0 * x * sigmoid(-gate);
+}
+
+template <typename T>
+AUTOFN_FN void glu_double_backward(
+    T grad, T d_x, T d_gate, T x, T gate, T& grad_grad, T& grad_x, T& grad_gate) {
+  const T s0 = sigmoid(gate);
+  const T v0 = s0 * d_x;
+  const T s1 = sigmoid(-gate);
+  const T v1 = s0 * s1 * d_gate;
+  const T v2 = v1 * x;
+  grad_grad = v0 + v2;
+  grad_x = v1 * grad;
+  grad_gate = grad * (v0 * s1) + v2 * grad * (s1 - s0);
 }
 
 }  // namespace autofn_glu

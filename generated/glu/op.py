@@ -15,37 +15,71 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0], tensors[1])
+    dtype = _t.result_type(tensors[0], tensors[1])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, gate = tensors
+    if ops := _t.ops(x, gate):
+        return (ops.forward(x, gate, _t.CODES[_t.result_type(x, gate)]),)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    x, gate = _t.filled(saved, grad)
+    if ops := _t.ops(grad, x, gate):
+        found = ops.backward(grad, x, gate, _t.bits(needs), _t.like_codes(grad, likes))
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, d_gate = directions
+    grad, x, gate = tensors
+    if ops := _t.ops(grad, d_x, d_gate, x, gate):
+        found = ops.double_backward(
+            grad, d_x, d_gate, x, gate, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -60,9 +94,8 @@ class GluFunction(Function):
     @staticmethod
     def forward(x, gate):
         tensors, values = (x, gate), ()
-        _rt.check(tensors, ("x", "gate"), values, ())
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+        _t.check(tensors, ("x", "gate"), values, ())
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -70,40 +103,44 @@ class GluFunction(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, gate))
+        ctx.likes = _t.likes((x, gate))
         ctx.save_for_backward(x if needs[1] else None, gate)
         ctx.save_for_forward(x, gate)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 2
         found = GluBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("glu: gradients", *found)
-        return _rt.spread(found, needs, (0, 1), 2)
+        return _t.spread(found, needs, (0, 1), 2)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("glu")
+        _t.refuse_nested_forward_mode("glu")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1])
-        dtype = _rt.result_type(tensors[0], tensors[1])
+        dtype = _t.result_type(tensors[0], tensors[1])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, x, gate):
         tensors, dims = (x, gate), (in_dims[0], in_dims[1])
         layout = (...,) * 2
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, gate = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, gate = _t.batch(tensors, dims, layout, rank)
         return GluFunction.apply(x, gate), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, GluFunction).apply
 
 
 class GluBackward(Function):
@@ -112,7 +149,7 @@ class GluBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:3]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:3]) or _t.nested_forward_mode():
             return GluBackward.forward(needs, *rest)
         return GluBackward.apply(needs, *rest)
 
@@ -133,18 +170,12 @@ class GluBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:4]
-        directions = _rt.spread(directions, ctx.needs, range(2), 2)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(2), 2)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 6
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -152,11 +183,11 @@ class GluBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:3]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -168,10 +199,10 @@ class GluBackward(Function):
         layout = (...,) * 2
         saved_layout = (...,) * 2
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = GluBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -185,7 +216,7 @@ class _GluTraced(Function):
     @staticmethod
     def forward(x, gate):
         tensors, values = (x, gate), ()
-        _rt.check(tensors, ("x", "gate"), values, ())
+        _t.check(tensors, ("x", "gate"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -195,33 +226,36 @@ class _GluTraced(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, gate))
+        ctx.likes = _t.likes((x, gate))
         ctx.save_for_backward(x if needs[1] else None, gate)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 2
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0, 1), 2)
+        return _t.spread(found, needs, (0, 1), 2)
 
 
 def _call(x, gate):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("glu", x, gate)
     if torch.compiler.is_compiling():
         outputs = _GluTraced.apply(x, gate)
-    elif _rt.plain(x, gate):
-        outputs = GluFunction.forward(x, gate)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(x, gate)):
+        outputs = ops.forward(x, gate, _t.CODES[x.dtype])
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _GluTraced.forward(x, gate)
+        nested = _t.nested_forward_mode()
+        outputs = (_GluTraced.forward if nested else GluFunction.apply)(x, gate)
+    elif _t.recorded(x, gate):
+        outputs = _apply(x, gate)
     else:
-        outputs = GluFunction.apply(x, gate)
+        outputs = GluFunction.forward(x, gate)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("glu", x, gate)
     return outputs
 
 

@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_hard_sigmoid {
 
@@ -33,6 +27,13 @@ template <typename T> AUTOFN_FN T hard_sigmoid_forward(T x) {
 template <typename T> AUTOFN_FN T hard_sigmoid_backward(T grad, T x) {
   const T v0 = x + T(3);
   const T v1 = maximum(v0, T(0)) < T(6) ? T(0.16666666666666666) * grad : T(0);
+  return v0 > T(0) ? v1 : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T hard_sigmoid_double_backward(T grad, T d_x, T x) {
+  const T v0 = x + T(3);
+  const T v1 = maximum(v0, T(0)) < T(6) ? T(0.16666666666666666) * d_x : T(0);
   return v0 > T(0) ? v1 : T(0);
 }
 

@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_hard_swish {
 
@@ -35,6 +29,15 @@ template <typename T> AUTOFN_FN T hard_swish_backward(T grad, T x) {
   const T v1 = maximum(v0, T(0));
   const T v2 = (v0 > T(0) ? (v1 < T(6) ? x : T(0)) : T(0)) + (v1 >= T(6) ? T(6) : v1);
   return T(0.16666666666666666) * grad * v2;
+}
+
+template <typename T>
+AUTOFN_FN void hard_swish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = x + T(3);
+  const T v1 = maximum(v0, T(0));
+  const T v2 = v0 > T(0) ? (v1 < T(6) ? T(1) : T(0)) : T(0);
+  grad_grad = T(0.16666666666666666) * d_x * (x * v2 + (v1 >= T(6) ? T(6) : v1));
+  grad_x = d_x * (T(0.3333333333333333) * v2) * grad;
 }
 
 }  // namespace autofn_hard_swish

@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_hardshrink {
 
@@ -25,6 +19,11 @@ template <typename T> AUTOFN_FN T hardshrink_forward(T x, T lambd) {
 
 template <typename T> AUTOFN_FN T hardshrink_backward(T grad, T x, T lambd) {
   return lambd < x || lambd < -x ? grad : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T hardshrink_double_backward(T grad, T d_x, T x, T lambd) {
+  return lambd < x || lambd < -x ? d_x : T(0);
 }
 
 }  // namespace autofn_hardshrink

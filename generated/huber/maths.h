@@ -13,13 +13,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_huber {
 
@@ -43,6 +37,22 @@ AUTOFN_FN void huber_backward(T grad, T input, T target, T delta, T& grad_input,
   const T v1 = delta * sign(v0);
   grad_input = grad * (c0 ? v0 : v1);
   grad_target = grad * (c0 ? -v0 : -v1);
+}
+
+template <typename T>
+AUTOFN_FN void huber_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T delta, T& grad_grad, T& grad_input,
+    T& grad_target) {
+  const T v0 = input - target;
+  const bool c0 = delta >= std::fabs(v0);
+  const T v1 = delta * sign(v0);
+  const T v2 = c0 ? T(1) : T(0);
+  const T v3 = d_input * grad;
+  const T v4 = c0 ? T(-1) : T(0);
+  const T v5 = grad * d_target;
+  grad_grad = d_input * (c0 ? v0 : v1) + d_target * (c0 ? -v0 : -v1);
+  grad_input = v2 * v3 + v4 * v5;
+  grad_target = v3 * v4 + v2 * v5;
 }
 
 }  // namespace autofn_huber

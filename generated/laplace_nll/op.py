@@ -17,37 +17,85 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0], tensors[1], tensors[2])
+    dtype = _t.result_type(tensors[0], tensors[1], tensors[2])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    input_, target, log_scale = tensors
+    if ops := _t.ops(input_, target, log_scale):
+        return (
+            ops.forward(
+                input_, target, log_scale, _t.CODES[_t.result_type(input_, target, log_scale)]
+            ),
+        )
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    input_, target, log_scale = saved
+    if ops := _t.ops(grad, input_, target, log_scale):
+        found = ops.backward(
+            grad, input_, target, log_scale, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_input_, d_target, d_log_scale = directions
+    grad, input_, target, log_scale = tensors
+    if ops := _t.ops(grad, d_input_, d_target, d_log_scale, input_, target, log_scale):
+        found = ops.double_backward(
+            grad,
+            d_input_,
+            d_target,
+            d_log_scale,
+            input_,
+            target,
+            log_scale,
+            _t.bits(needs),
+            _t.like_codes(grad, likes),
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -62,49 +110,52 @@ class LaplaceNllFunction(Function):
     @staticmethod
     def forward(input_, target, log_scale):
         tensors, values = (input_, target, log_scale), ()
-        _rt.check(tensors, ("input", "target", "log_scale"), values, ())
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+        _t.check(tensors, ("input", "target", "log_scale"), values, ())
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         input_, target, log_scale = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((input_, target, log_scale))
+        ctx.likes = _t.likes((input_, target, log_scale))
         ctx.save_for_backward(input_, target, log_scale)
         ctx.save_for_forward(input_, target, log_scale)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
         found = LaplaceNllBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("laplace_nll: gradients", *found)
-        return _rt.spread(found, needs, (0, 1, 2), 3)
+        return _t.spread(found, needs, (0, 1, 2), 3)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("laplace_nll")
+        _t.refuse_nested_forward_mode("laplace_nll")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1], tangents[2])
-        dtype = _rt.result_type(tensors[0], tensors[1], tensors[2])
+        dtype = _t.result_type(tensors[0], tensors[1], tensors[2])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, input_, target, log_scale):
         tensors, dims = (input_, target, log_scale), (in_dims[0], in_dims[1], in_dims[2])
         layout = (...,) * 3
-        rank = _rt.batched_rank(tensors, dims, layout)
-        input_, target, log_scale = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        input_, target, log_scale = _t.batch(tensors, dims, layout, rank)
         return LaplaceNllFunction.apply(input_, target, log_scale), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, LaplaceNllFunction).apply
 
 
 class LaplaceNllBackward(Function):
@@ -113,7 +164,7 @@ class LaplaceNllBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:4]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:4]) or _t.nested_forward_mode():
             return LaplaceNllBackward.forward(needs, *rest)
         return LaplaceNllBackward.apply(needs, *rest)
 
@@ -134,18 +185,12 @@ class LaplaceNllBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:5]
-        directions = _rt.spread(directions, ctx.needs, range(3), 3)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(3), 3)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 7
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -153,11 +198,11 @@ class LaplaceNllBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:4]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -169,10 +214,10 @@ class LaplaceNllBackward(Function):
         layout = (...,) * 3
         saved_layout = (...,) * 3
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = LaplaceNllBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -186,7 +231,7 @@ class _LaplaceNllTraced(Function):
     @staticmethod
     def forward(input_, target, log_scale):
         tensors, values = (input_, target, log_scale), ()
-        _rt.check(tensors, ("input", "target", "log_scale"), values, ())
+        _t.check(tensors, ("input", "target", "log_scale"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -195,33 +240,38 @@ class _LaplaceNllTraced(Function):
         input_, target, log_scale = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((input_, target, log_scale))
+        ctx.likes = _t.likes((input_, target, log_scale))
         ctx.save_for_backward(input_, target, log_scale)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0, 1, 2), 3)
+        return _t.spread(found, needs, (0, 1, 2), 3)
 
 
 def _call(input_, target, log_scale):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("laplace_nll", input_, target, log_scale)
     if torch.compiler.is_compiling():
         outputs = _LaplaceNllTraced.apply(input_, target, log_scale)
-    elif _rt.plain(input_, target, log_scale):
-        outputs = LaplaceNllFunction.forward(input_, target, log_scale)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(input_, target, log_scale)):
+        outputs = ops.forward(input_, target, log_scale, _t.CODES[input_.dtype])
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _LaplaceNllTraced.forward(input_, target, log_scale)
+        nested = _t.nested_forward_mode()
+        outputs = (
+            _LaplaceNllTraced.forward if nested else LaplaceNllFunction.apply
+        )(input_, target, log_scale)
+    elif _t.recorded(input_, target, log_scale):
+        outputs = _apply(input_, target, log_scale)
     else:
-        outputs = LaplaceNllFunction.apply(input_, target, log_scale)
+        outputs = LaplaceNllFunction.forward(input_, target, log_scale)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("laplace_nll", input_, target, log_scale)
     return outputs
 
 

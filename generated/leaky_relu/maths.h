@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_leaky_relu {
 
@@ -25,6 +19,11 @@ template <typename T> AUTOFN_FN T leaky_relu_forward(T x, T alpha) {
 
 template <typename T> AUTOFN_FN T leaky_relu_backward(T grad, T x, T alpha) {
   return grad * (x > T(0) ? T(1) : alpha);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T leaky_relu_double_backward(T grad, T d_x, T x, T alpha) {
+  return d_x * (x > T(0) ? T(1) : alpha);
 }
 
 }  // namespace autofn_leaky_relu

@@ -9,7 +9,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 
 import torch
 
-from ._runtime import scalar
+from ._tensors import scalar
 
 
 def forward(x, alpha):

@@ -3,40 +3,64 @@
 // lennard_jones on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_lennard_jones {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = lennard_jones_forward(x, epsilon, sigma)
 template <typename S> struct lennard_jones_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const T* epsilon;
   const T* sigma;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, epsilon, sigma, out); }
+  static lennard_jones_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const T*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> epsilon_v = load<N>(epsilon + at.input(1));
-    const Pack<T, N> sigma_v = load<N>(sigma + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<T, N> epsilon;
+    Pack<T, N> sigma;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, epsilon),
+        at.template load<N>(2, sigma),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = lennard_jones_forward(x_v.at[k], epsilon_v.at[k], sigma_v.at[k]);
+      out_v.at[k] = lennard_jones_forward(widen(in.x.at[k]), widen(in.epsilon.at[k]),
+          widen(in.sigma.at[k]));
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -44,7 +68,10 @@ template <typename S> struct lennard_jones_forward_op {
 template <typename S> struct lennard_jones_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* x;
@@ -54,28 +81,149 @@ template <typename S> struct lennard_jones_backward_op {
   T* grad_epsilon;
   T* grad_sigma;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, x, epsilon, sigma, grad_x, grad_epsilon, grad_sigma);
+  static lennard_jones_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<T*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> x_v = load<N>(x + at.input(1));
-    const Pack<T, N> epsilon_v = load<N>(epsilon + at.input(2));
-    const Pack<T, N> sigma_v = load<N>(sigma + at.input(3));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> x;
+    Pack<T, N> epsilon;
+    Pack<T, N> sigma;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, x),
+        at.template load<N>(2, epsilon),
+        at.template load<N>(3, sigma),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_epsilon_v, grad_sigma_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      lennard_jones_backward(grad_v.at[k], x_v.at[k], epsilon_v.at[k], sigma_v.at[k],
-          grad_x_v.at[k], grad_epsilon_v.at[k], grad_sigma_v.at[k]);
+      lennard_jones_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.epsilon.at[k]),
+          widen(in.sigma.at[k]), grad_x_v.at[k], grad_epsilon_v.at[k], grad_sigma_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_epsilon + at.output, grad_epsilon_v);
-    store(grad_sigma + at.output, grad_sigma_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_epsilon != nullptr) at.store(1, grad_epsilon, grad_epsilon_v);
+    if (grad_sigma != nullptr) at.store(2, grad_sigma, grad_sigma_v);
+  }
+};
+
+// grad_grad, grad_x, grad_epsilon, grad_sigma = lennard_jones_double_backward(grad, d_x, d_epsilon,
+//     d_sigma, x, epsilon, sigma)
+template <typename S> struct lennard_jones_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 7, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x13, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const T* d_epsilon;
+  const T* d_sigma;
+  const S* x;
+  const T* epsilon;
+  const T* sigma;
+  S* grad_grad;
+  S* grad_x;
+  T* grad_epsilon;
+  T* grad_sigma;
+
+  static lennard_jones_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const T*>(call.inputs[5].data),
+        static_cast<const T*>(call.inputs[6].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+        static_cast<T*>(call.outputs[3].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<T, N> d_epsilon;
+    Pack<T, N> d_sigma;
+    Pack<S, N> x;
+    Pack<T, N> epsilon;
+    Pack<T, N> sigma;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_epsilon),
+        at.template load<N>(3, d_sigma),
+        at.template load<N>(4, x),
+        at.template load<N>(5, epsilon),
+        at.template load<N>(6, sigma),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v, grad_epsilon_v, grad_sigma_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      lennard_jones_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]),
+          widen(in.d_epsilon.at[k]), widen(in.d_sigma.at[k]), widen(in.x.at[k]),
+          widen(in.epsilon.at[k]), widen(in.sigma.at[k]), grad_grad_v.at[k], grad_x_v.at[k],
+          grad_epsilon_v.at[k], grad_sigma_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
+    if (grad_epsilon != nullptr) at.store(2, grad_epsilon, grad_epsilon_v);
+    if (grad_sigma != nullptr) at.store(3, grad_sigma, grad_sigma_v);
   }
 };
 
 }  // namespace autofn_lennard_jones
 
-AUTOFN_INSTANTIATE(autofn_lennard_jones::lennard_jones_forward_op)
-AUTOFN_INSTANTIATE(autofn_lennard_jones::lennard_jones_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_lennard_jones::lennard_jones_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_lennard_jones::lennard_jones_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_lennard_jones::lennard_jones_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_lennard_jones::lennard_jones_forward_op>(call);
+    case 1:
+      return workspace<autofn_lennard_jones::lennard_jones_backward_op>(call);
+    case 2:
+      return workspace<autofn_lennard_jones::lennard_jones_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

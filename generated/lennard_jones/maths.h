@@ -11,13 +11,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_lennard_jones {
 
@@ -48,6 +42,36 @@ AUTOFN_FN void lennard_jones_backward(
   grad_x = -v4 * (v0 * v3) / powi<7>(x);
   grad_epsilon = grad * (T(4) * v2) * (v2 - T(1));
   grad_sigma = v4 * (v1 * v3) * powi<5>(sigma);
+}
+
+template <typename T>
+AUTOFN_FN void lennard_jones_double_backward(
+    T grad, T d_x, T d_epsilon, T d_sigma, T x, T epsilon, T sigma, T& grad_grad, T& grad_x,
+    T& grad_epsilon, T& grad_sigma) {
+  const T v0 = T(24) * epsilon;
+  const T v1 = v0 * d_x;
+  const T v2 = powi<6>(sigma);
+  const T v3 = T(1) / powi<6>(x);
+  const T v4 = v2 * v3;
+  const T v5 = T(2) * v4 - T(1);
+  const T v6 = T(1) / powi<7>(x);
+  const T v7 = v2 * v6;
+  const T v8 = -v5 * v7;
+  const T v9 = T(4) * v4;
+  const T v10 = powi<5>(sigma);
+  const T v11 = v10 * d_sigma;
+  const T v12 = v3 * v5;
+  const T v13 = v11 * v12;
+  const T v14 = T(24) * grad;
+  const T v15 = v14 * d_epsilon;
+  const T v16 = v9 - T(1);
+  const T v17 = epsilon * (grad * (T(144) * v6));
+  const T v19 = grad * (d_sigma * (v0 * v3)) * powi<4>(sigma) * (T(22) * v4 - T(5));
+  const T v18 = grad * (v1 * v2) * (T(26) * v4 - T(7)) / powi<8>(x) + -v7 * (v5 * v15);
+  grad_grad = v1 * v8 + v9 * d_epsilon * (v4 - T(1)) + v0 * v13;
+  grad_x = v18 + -v17 * (v11 * v16);
+  grad_epsilon = d_x * (v8 * v14) + v13 * v14;
+  grad_sigma = -d_x * (v17 * (v10 * v16)) + v15 * (v10 * v12) + v19;
 }
 
 }  // namespace autofn_lennard_jones

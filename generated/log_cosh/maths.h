@@ -10,19 +10,19 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_log_cosh {
 
 // log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
-  return std::fabs(x) + std::log1p(T(0.5) * std::expm1(T(-2) * std::fabs(x)));
+  return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
+}
+
+// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
+template <typename T> AUTOFN_FN T sech2(T x) {
+  const T e = autofn::exp(T(-2) * std::fabs(x));
+  return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
 template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
@@ -31,9 +31,22 @@ template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
 
 template <typename T>
 AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
-  const T v0 = grad * std::tanh(input - target);
+  const T v0 = grad * autofn::tanh(input - target);
   grad_input = v0;
   grad_target = -v0;
+}
+
+template <typename T>
+AUTOFN_FN void log_cosh_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
+  const T v0 = input - target;
+  const T t0 = autofn::tanh(v0);
+  const T v1 = grad * sech2(v0);
+  const T v2 = v1 * d_input;
+  const T v3 = v1 * d_target;
+  grad_grad = t0 * d_input + -t0 * d_target;
+  grad_input = v2 + -v3;
+  grad_target = -v2 + v3;
 }
 
 }  // namespace autofn_log_cosh

@@ -3,36 +3,55 @@
 // logish on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_logish {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = logish_forward(x)
 template <typename S> struct logish_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, out); }
+  static logish_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = logish_forward(x_v.at[k]);
+      out_v.at[k] = logish_forward(widen(in.x.at[k]));
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -40,27 +59,122 @@ template <typename S> struct logish_forward_op {
 template <typename S> struct logish_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* grad;
   const S* x;
   S* grad_x;
 
-  __device__ bool aligned() const { return autofn::aligned(grad, x, grad_x); }
+  static logish_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> x_v = load<N>(x + at.input(1));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = logish_backward(grad_v.at[k], x_v.at[k]);
+      grad_x_v.at[k] = logish_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
     }
-    store(grad_x + at.output, grad_x_v);
+    at.store(0, grad_x, grad_x_v);
+  }
+};
+
+// grad_grad, grad_x = logish_double_backward(grad, d_x, x)
+template <typename S> struct logish_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 3, kOutputs = 2;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const S* x;
+  S* grad_grad;
+  S* grad_x;
+
+  static logish_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      logish_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+          grad_grad_v.at[k], grad_x_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
   }
 };
 
 }  // namespace autofn_logish
 
-AUTOFN_INSTANTIATE(autofn_logish::logish_forward_op)
-AUTOFN_INSTANTIATE(autofn_logish::logish_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_logish::logish_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_logish::logish_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_logish::logish_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_logish::logish_forward_op>(call);
+    case 1:
+      return workspace<autofn_logish::logish_backward_op>(call);
+    case 2:
+      return workspace<autofn_logish::logish_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

@@ -9,29 +9,34 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_logish {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 template <typename T> AUTOFN_FN T logish_forward(T x) {
-  return x * std::log1p(sigmoid(x));
+  return x * autofn::log1p(sigmoid(x));
 }
 
 template <typename T> AUTOFN_FN T logish_backward(T grad, T x) {
   const T s0 = sigmoid(x);
-  return grad * (x * s0 * sigmoid(-x) / (s0 + T(1)) + std::log1p(s0));
+  return grad * (x * s0 * sigmoid(-x) / (s0 + T(1)) + autofn::log1p(s0));
+}
+
+template <typename T>
+AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T s0 = sigmoid(x);
+  const T s1 = sigmoid(-x);
+  const T v0 = x * s1;
+  const T v1 = s0 / (s0 + T(1));
+  const T v2 = v0 * v1;
+  grad_grad = d_x * (v2 + autofn::log1p(s0));
+  grad_x = d_x * (s1 * v1) * grad * (v0 + T(2) - x * s0 - v2);
 }
 
 }  // namespace autofn_logish

@@ -9,22 +9,25 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_logit {
 
 template <typename T> AUTOFN_FN T logit_forward(T x) {
-  return std::log(x / (T(1) - x));
+  return autofn::log(x / (T(1) - x));
 }
 
 template <typename T> AUTOFN_FN T logit_backward(T grad, T x) {
   return -grad / (x * (x - T(1)));
+}
+
+template <typename T>
+AUTOFN_FN void logit_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = T(1) / x;
+  const T v1 = T(1) / (x - T(1));
+  const T v2 = v0 * v1 * d_x;
+  grad_grad = -v2;
+  grad_x = v2 * grad * (v0 + v1);
 }
 
 }  // namespace autofn_logit

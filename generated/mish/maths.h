@@ -9,40 +9,63 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_mish {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
-}
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
-}
-
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
-  return T(4) * e / ((T(1) + e) * (T(1) + e));
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
 }
 
 template <typename T> AUTOFN_FN T mish_forward(T x) {
-  return x * std::tanh(softplus(x));
+  const T e0 = autofn::exp(-std::fabs(x));
+  const T v0 = e0 + T(2);
+  const T v1 = T(2) * e0;
+  const bool c0 = x < T(0);
+  const T v2 = c0 ? e0 * v0 + T(2) : e0 * (v1 + T(2)) + T(1);
+  return x * (c0 ? e0 : T(1)) * (c0 ? v0 : v1 + T(1)) / v2;
 }
 
 template <typename T> AUTOFN_FN T mish_backward(T grad, T x) {
-  const T sp0 = softplus(x);
-  return grad * (x * sech2(sp0) * sigmoid(x) + std::tanh(sp0));
+  const T e0 = autofn::exp(-std::fabs(x));
+  const T v0 = T(4) * x;
+  const T v1 = v0 + T(6);
+  const T v2 = v0 + T(4);
+  const bool c0 = x < T(0);
+  const T v3 = e0 * (e0 * (v1 + e0 * v2) + T(4)) + T(1);
+  const T v4 = grad * (c0 ? e0 : T(1)) * (c0 ? v2 + e0 * (v1 + e0 * (e0 + T(4))) : v3);
+  return v4 / square(c0 ? e0 * (e0 + T(2)) + T(2) : e0 * (T(2) * e0 + T(2)) + T(1));
+}
+
+template <typename T>
+AUTOFN_FN void mish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = std::fabs(x);
+  const T e0 = autofn::exp(-v0);
+  const bool c0 = x < T(0);
+  const T v1 = c0 ? e0 * (e0 + T(2)) + T(2) : e0 * (T(2) * e0 + T(2)) + T(1);
+  const T v2 = T(4) * x;
+  const T v3 = v2 + T(6);
+  const T v4 = v2 + T(4);
+  const T v5 = d_x * (c0 ? e0 : T(1));
+  const T v6 = T(2) * x;
+  const T v7 = v6 - T(2);
+  const T v8 = T(3) * x - T(6);
+  const T v9 = v6 + T(8);
+  const T v10 = v6 + T(4);
+  const T v11 = e0 * (e0 * (v3 + e0 * v4) + T(4)) + T(1);
+  const T v13 = T(4) * v5 * grad * (c0 ? T(1) : autofn::exp(-T(2) * v0));
+  const T v12 = v7 + e0 * (v8 + e0 * (-e0 * v10 - v9));
+  grad_grad = v5 * (c0 ? v4 + e0 * (v3 + e0 * (e0 + T(4))) : v11) / square(v1);
+  grad_x = -v13 * (c0 ? e0 * (e0 * (v8 + e0 * v7) - v9) - v10 : v12) / powi<3>(v1);
 }
 
 }  // namespace autofn_mish

@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_phish {
 
@@ -24,24 +18,33 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
-// The standard normal distribution function, accurate in the lower tail.
-template <typename T> AUTOFN_FN T normcdf(T x) {
-  return T(0.5) * std::erfc(T(-0.70710678118654752) * x);
-}
-
 template <typename T> AUTOFN_FN T phish_forward(T x) {
-  return x * std::tanh(x * normcdf(x));
+  return x * autofn::tanh(x * autofn::normcdf(x));
 }
 
 template <typename T> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T cdf0 = normcdf(x);
+  const T cdf0 = autofn::normcdf(x);
   const T v0 = x * cdf0;
-  const T v1 = x * (cdf0 + T(0.3989422804014327) * x * std::exp(-T(0.5) * square(x)));
-  return grad * (v1 * sech2(v0) + std::tanh(v0));
+  const T v1 = x * (cdf0 + T(0.3989422804014327) * x * autofn::exp_product(x, T(-0.5) * x));
+  return grad * (v1 * sech2(v0) + autofn::tanh(v0));
+}
+
+template <typename T>
+AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T cdf0 = autofn::normcdf(x);
+  const T v0 = x * cdf0;
+  const T t0 = autofn::tanh(v0);
+  const T v1 = sech2(v0);
+  const T v2 = square(x);
+  const T v3 = T(0.7978845608028654) * x * autofn::exp(-T(0.5) * v2);
+  const T v4 = T(0.5) * v3;
+  const T v5 = v3 + T(2) * cdf0;
+  grad_grad = d_x * (t0 + x * v1 * (cdf0 + v4));
+  grad_x = v1 * d_x * grad * (v5 + v4 * (T(2) - v2) - x * (T(0.5) * t0 * square(v5)));
 }
 
 }  // namespace autofn_phish

@@ -12,7 +12,7 @@ import math
 
 import torch
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _sech2(x):
@@ -34,7 +34,7 @@ def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     cdf0 = _normcdf(x)
     v0 = x * cdf0
-    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(-0.5 * x**2)) * _sech2(v0)
+    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(x * -0.5 * x)) * _sech2(v0)
     return (grad * (v1 + torch.tanh(v0)),)
 
 
@@ -60,7 +60,7 @@ def jvp(d_x, x):
     """The tangent of each output."""
     cdf0 = _normcdf(x)
     v0 = x * cdf0
-    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(-0.5 * x**2)) * _sech2(v0)
+    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(x * -0.5 * x)) * _sech2(v0)
     return d_x * (v1 + torch.tanh(v0))
 
 

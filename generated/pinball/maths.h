@@ -19,13 +19,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_pinball {
 
@@ -51,6 +45,19 @@ AUTOFN_FN void pinball_backward(
   const T v5 = v2 * (v1 < v3 ? T(1) : c0 ? T(0.5) : T(0));
   grad_input = grad * (-v5 - v4);
   grad_target = grad * (v4 + v5);
+}
+
+// Not needed: grad.
+template <typename T>
+AUTOFN_FN T pinball_double_backward(T grad, T d_input, T d_target, T input, T target, T quantile) {
+  const T v0 = target - input;
+  const T v1 = v0 * quantile;
+  const T v2 = quantile - T(1);
+  const T v3 = v0 * v2;
+  const bool c0 = v1 == v3;
+  const T v4 = v1 > v3 ? quantile : c0 ? T(0.5) * quantile : T(0);
+  const T v5 = v2 * (v1 < v3 ? T(1) : c0 ? T(0.5) : T(0));
+  return d_input * (-v5 - v4) + d_target * (v4 + v5);
 }
 
 }  // namespace autofn_pinball

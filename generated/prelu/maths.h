@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_prelu {
 
@@ -29,6 +23,16 @@ AUTOFN_FN void prelu_backward(T grad, T x, T weight, T& grad_x, T& grad_weight) 
   const bool c0 = x > T(0);
   grad_x = grad * (c0 ? T(1) : weight);
   grad_weight = c0 ? T(0) : x * grad;
+}
+
+template <typename T>
+AUTOFN_FN void prelu_double_backward(
+    T grad, T d_x, T d_weight, T x, T weight, T& grad_grad, T& grad_x, T& grad_weight) {
+  const bool c0 = x > T(0);
+  const T v0 = c0 ? T(0) : grad;
+  grad_grad = d_x * (c0 ? T(1) : weight) + (c0 ? T(0) : x * d_weight);
+  grad_x = v0 * d_weight;
+  grad_weight = v0 * d_x;
 }
 
 }  // namespace autofn_prelu

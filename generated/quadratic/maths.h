@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_quadratic {
 
@@ -30,6 +24,18 @@ template <typename T> AUTOFN_FN void quadratic_backward(T grad, T x, T y, T& gra
   const T v0 = T(20) * grad * (x + y);
   grad_x = v0;
   grad_y = v0;
+}
+
+template <typename T>
+AUTOFN_FN void quadratic_double_backward(
+    T grad, T d_x, T d_y, T x, T y, T& grad_grad, T& grad_x, T& grad_y) {
+  const T v0 = T(20) * x + T(20) * y;
+  const T v1 = T(20) * grad;
+  const T v2 = v1 * d_x;
+  const T v3 = v1 * d_y;
+  grad_grad = v0 * d_x + v0 * d_y;
+  grad_x = v2 + v3;
+  grad_y = v2 + v3;
 }
 
 }  // namespace autofn_quadratic

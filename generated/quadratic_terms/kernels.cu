@@ -3,22 +3,27 @@
 // quadratic_terms on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_quadratic_terms {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // z, xx, yy, xy = quadratic_terms_forward(x, y)
 template <typename S> struct quadratic_terms_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0xf;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const S* y;
@@ -27,20 +32,40 @@ template <typename S> struct quadratic_terms_forward_op {
   S* yy;
   S* xy;
 
-  __device__ bool aligned() const { return autofn::aligned(x, y, z, xx, yy, xy); }
+  static quadratic_terms_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> y_v = load<N>(y + at.input(1));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<S, N> y;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, y),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> z_v, xx_v, yy_v, xy_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      quadratic_terms_forward(x_v.at[k], y_v.at[k], z_v.at[k], xx_v.at[k], yy_v.at[k], xy_v.at[k]);
+      quadratic_terms_forward(widen(in.x.at[k]), widen(in.y.at[k]), z_v.at[k], xx_v.at[k],
+          yy_v.at[k], xy_v.at[k]);
     }
-    store(z + at.output, z_v);
-    store(xx + at.output, xx_v);
-    store(yy + at.output, yy_v);
-    store(xy + at.output, xy_v);
+    at.store(0, z, z_v);
+    at.store(1, xx, xx_v);
+    at.store(2, yy, yy_v);
+    at.store(3, xy, xy_v);
   }
 };
 
@@ -48,7 +73,10 @@ template <typename S> struct quadratic_terms_forward_op {
 template <typename S> struct quadratic_terms_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 6;
+  static constexpr int kInputs = 6, kOutputs = 2;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3f, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad_z;
   const S* grad_xx;
@@ -59,29 +87,165 @@ template <typename S> struct quadratic_terms_backward_op {
   S* grad_x;
   S* grad_y;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad_z, grad_xx, grad_yy, grad_xy, x, y, grad_x, grad_y);
+  static quadratic_terms_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_z_v = load<N>(grad_z + at.input(0));
-    const Pack<T, N> grad_xx_v = load<N>(grad_xx + at.input(1));
-    const Pack<T, N> grad_yy_v = load<N>(grad_yy + at.input(2));
-    const Pack<T, N> grad_xy_v = load<N>(grad_xy + at.input(3));
-    const Pack<T, N> x_v = load<N>(x + at.input(4));
-    const Pack<T, N> y_v = load<N>(y + at.input(5));
+  template <int N> struct Loaded {
+    Pack<S, N> grad_z;
+    Pack<S, N> grad_xx;
+    Pack<S, N> grad_yy;
+    Pack<S, N> grad_xy;
+    Pack<S, N> x;
+    Pack<S, N> y;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_z),
+        at.template load<N>(1, grad_xx),
+        at.template load<N>(2, grad_yy),
+        at.template load<N>(3, grad_xy),
+        at.template load<N>(4, x),
+        at.template load<N>(5, y),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_y_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      quadratic_terms_backward(grad_z_v.at[k], grad_xx_v.at[k], grad_yy_v.at[k], grad_xy_v.at[k],
-          x_v.at[k], y_v.at[k], grad_x_v.at[k], grad_y_v.at[k]);
+      quadratic_terms_backward(widen(in.grad_z.at[k]), widen(in.grad_xx.at[k]),
+          widen(in.grad_yy.at[k]), widen(in.grad_xy.at[k]), widen(in.x.at[k]), widen(in.y.at[k]),
+          grad_x_v.at[k], grad_y_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_y + at.output, grad_y_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_y != nullptr) at.store(1, grad_y, grad_y_v);
+  }
+};
+
+// grad_grad_z, grad_grad_xx, grad_grad_yy, grad_grad_xy, grad_x, grad_y =
+//     quadratic_terms_double_backward(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x, y)
+template <typename S> struct quadratic_terms_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 8, kOutputs = 6;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xff, kTensorOutputs = 0x3f;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad_z;
+  const S* grad_xx;
+  const S* grad_yy;
+  const S* grad_xy;
+  const S* d_x;
+  const S* d_y;
+  const S* x;
+  const S* y;
+  S* grad_grad_z;
+  S* grad_grad_xx;
+  S* grad_grad_yy;
+  S* grad_grad_xy;
+  S* grad_x;
+  S* grad_y;
+
+  static quadratic_terms_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const S*>(call.inputs[6].data),
+        static_cast<const S*>(call.inputs[7].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+        static_cast<S*>(call.outputs[4].data),
+        static_cast<S*>(call.outputs[5].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad_z;
+    Pack<S, N> grad_xx;
+    Pack<S, N> grad_yy;
+    Pack<S, N> grad_xy;
+    Pack<S, N> d_x;
+    Pack<S, N> d_y;
+    Pack<S, N> x;
+    Pack<S, N> y;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_z),
+        at.template load<N>(1, grad_xx),
+        at.template load<N>(2, grad_yy),
+        at.template load<N>(3, grad_xy),
+        at.template load<N>(4, d_x),
+        at.template load<N>(5, d_y),
+        at.template load<N>(6, x),
+        at.template load<N>(7, y),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_z_v, grad_grad_xx_v, grad_grad_yy_v, grad_grad_xy_v, grad_x_v, grad_y_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      quadratic_terms_double_backward(widen(in.grad_z.at[k]), widen(in.grad_xx.at[k]),
+          widen(in.grad_yy.at[k]), widen(in.grad_xy.at[k]), widen(in.d_x.at[k]),
+          widen(in.d_y.at[k]), widen(in.x.at[k]), widen(in.y.at[k]), grad_grad_z_v.at[k],
+          grad_grad_xx_v.at[k], grad_grad_yy_v.at[k], grad_grad_xy_v.at[k], grad_x_v.at[k],
+          grad_y_v.at[k]);
+    }
+    if (grad_grad_z != nullptr) at.store(0, grad_grad_z, grad_grad_z_v);
+    if (grad_grad_xx != nullptr) at.store(1, grad_grad_xx, grad_grad_xx_v);
+    if (grad_grad_yy != nullptr) at.store(2, grad_grad_yy, grad_grad_yy_v);
+    if (grad_grad_xy != nullptr) at.store(3, grad_grad_xy, grad_grad_xy_v);
+    if (grad_x != nullptr) at.store(4, grad_x, grad_x_v);
+    if (grad_y != nullptr) at.store(5, grad_y, grad_y_v);
   }
 };
 
 }  // namespace autofn_quadratic_terms
 
-AUTOFN_INSTANTIATE(autofn_quadratic_terms::quadratic_terms_forward_op)
-AUTOFN_INSTANTIATE(autofn_quadratic_terms::quadratic_terms_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_quadratic_terms::quadratic_terms_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_quadratic_terms::quadratic_terms_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_quadratic_terms::quadratic_terms_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_quadratic_terms::quadratic_terms_forward_op>(call);
+    case 1:
+      return workspace<autofn_quadratic_terms::quadratic_terms_backward_op>(call);
+    case 2:
+      return workspace<autofn_quadratic_terms::quadratic_terms_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

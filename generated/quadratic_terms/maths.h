@@ -13,13 +13,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_quadratic_terms {
 
@@ -41,6 +35,23 @@ AUTOFN_FN void quadratic_terms_backward(
   const T v0 = T(20) * grad_z * (x + y);
   grad_x = v0 + x * (T(2) * grad_xx) + y * grad_xy;
   grad_y = v0 + x * grad_xy + y * (T(2) * grad_yy);
+}
+
+template <typename T>
+AUTOFN_FN void quadratic_terms_double_backward(
+    T grad_z, T grad_xx, T grad_yy, T grad_xy, T d_x, T d_y, T x, T y, T& grad_grad_z,
+    T& grad_grad_xx, T& grad_grad_yy, T& grad_grad_xy, T& grad_x, T& grad_y) {
+  const T v0 = T(20) * x + T(20) * y;
+  const T v1 = T(2) * d_x;
+  const T v2 = T(2) * d_y;
+  const T v3 = T(10) * grad_z;
+  const T v4 = grad_xy + T(20) * grad_z;
+  grad_grad_z = v0 * d_x + v0 * d_y;
+  grad_grad_xx = x * v1;
+  grad_grad_yy = y * v2;
+  grad_grad_xy = y * d_x + x * d_y;
+  grad_x = v1 * (v3 + grad_xx) + d_y * v4;
+  grad_y = d_x * v4 + v2 * (v3 + grad_yy);
 }
 
 }  // namespace autofn_quadratic_terms

@@ -17,6 +17,7 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
@@ -29,34 +30,78 @@ class QuadraticTermsOutput(NamedTuple):
     xy: Tensor
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0], tensors[1])
+    dtype = _t.result_type(tensors[0], tensors[1])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, y = tensors
+    if ops := _t.ops(x, y):
+        return ops.forward(x, y, _t.CODES[_t.result_type(x, y)])
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad_z, grad_xx, grad_yy, grad_xy = grads
+    x, y = saved
+    if ops := _t.ops(grad_z, grad_xx, grad_yy, grad_xy, x, y):
+        found = ops.backward(
+            grad_z, grad_xx, grad_yy, grad_xy, x, y, _t.bits(needs), _t.like_codes(grad_z, likes)
+        )
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, d_y = directions
+    grad_z, grad_xx, grad_yy, grad_xy, x, y = tensors
+    if ops := _t.ops(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x, y):
+        found = ops.double_backward(
+            grad_z,
+            grad_xx,
+            grad_yy,
+            grad_xy,
+            d_x,
+            d_y,
+            x,
+            y,
+            _t.bits(needs),
+            _t.like_codes(grad_z, likes),
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -71,49 +116,52 @@ class QuadraticTermsFunction(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ("x", "y"), values, ())
-        outputs = forward_leaf(tensors, values)
-        return outputs
+        _t.check(tensors, ("x", "y"), values, ())
+        return forward_leaf(tensors, values)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, y = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, y))
+        ctx.likes = _t.likes((x, y))
         ctx.save_for_backward(x, y)
         ctx.save_for_forward(x, y)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 2
         found = QuadraticTermsBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("quadratic_terms: gradients", *found)
-        return _rt.spread(found, needs, (0, 1), 2)
+        return _t.spread(found, needs, (0, 1), 2)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("quadratic_terms")
+        _t.refuse_nested_forward_mode("quadratic_terms")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1])
-        dtype = _rt.result_type(tensors[0], tensors[1])
+        dtype = _t.result_type(tensors[0], tensors[1])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
     @staticmethod
     def vmap(info, in_dims, x, y):
         tensors, dims = (x, y), (in_dims[0], in_dims[1])
         layout = (...,) * 2
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, y = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, y = _t.batch(tensors, dims, layout, rank)
         return QuadraticTermsFunction.apply(x, y), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, QuadraticTermsFunction).apply
 
 
 class QuadraticTermsBackward(Function):
@@ -122,7 +170,7 @@ class QuadraticTermsBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:6]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:6]) or _t.nested_forward_mode():
             return QuadraticTermsBackward.forward(needs, *rest)
         return QuadraticTermsBackward.apply(needs, *rest)
 
@@ -143,18 +191,12 @@ class QuadraticTermsBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:7]
-        directions = _rt.spread(directions, ctx.needs, range(2), 2)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(2), 2)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 9
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -162,11 +204,11 @@ class QuadraticTermsBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:6]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -178,10 +220,10 @@ class QuadraticTermsBackward(Function):
         layout = (...,) * 2
         saved_layout = (...,) * 2
         flat = (...,) * 4
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = QuadraticTermsBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -195,7 +237,7 @@ class _QuadraticTermsTraced(Function):
     @staticmethod
     def forward(x, y):
         tensors, values = (x, y), ()
-        _rt.check(tensors, ("x", "y"), values, ())
+        _t.check(tensors, ("x", "y"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 
@@ -204,33 +246,36 @@ class _QuadraticTermsTraced(Function):
         x, y = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, y))
+        ctx.likes = _t.likes((x, y))
         ctx.save_for_backward(x, y)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 2
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0, 1), 2)
+        return _t.spread(found, needs, (0, 1), 2)
 
 
 def _call(x, y):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("quadratic_terms", x, y)
     if torch.compiler.is_compiling():
         outputs = _QuadraticTermsTraced.apply(x, y)
-    elif _rt.plain(x, y):
-        outputs = QuadraticTermsFunction.forward(x, y)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(x, y)):
+        outputs = ops.forward(x, y, _t.CODES[x.dtype])
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _QuadraticTermsTraced.forward(x, y)
+        nested = _t.nested_forward_mode()
+        outputs = (_QuadraticTermsTraced.forward if nested else QuadraticTermsFunction.apply)(x, y)
+    elif _t.recorded(x, y):
+        outputs = _apply(x, y)
     else:
-        outputs = QuadraticTermsFunction.apply(x, y)
+        outputs = QuadraticTermsFunction.forward(x, y)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("quadratic_terms", x, y)
     return QuadraticTermsOutput(*outputs)
 
 

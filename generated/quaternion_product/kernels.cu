@@ -3,22 +3,27 @@
 // quaternion_product on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_quaternion_product {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out0, out1, out2, out3 = quaternion_product_forward(aw, ax, ay, az, bw, bx, by, bz)
 template <typename S> struct quaternion_product_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 8;
+  static constexpr int kInputs = 8, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xff, kTensorOutputs = 0xf;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* aw;
   const S* ax;
@@ -33,30 +38,59 @@ template <typename S> struct quaternion_product_forward_op {
   S* out2;
   S* out3;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(aw, ax, ay, az, bw, bx, by, bz, out0, out1, out2, out3);
+  static quaternion_product_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const S*>(call.inputs[6].data),
+        static_cast<const S*>(call.inputs[7].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> aw_v = load<N>(aw + at.input(0));
-    const Pack<T, N> ax_v = load<N>(ax + at.input(1));
-    const Pack<T, N> ay_v = load<N>(ay + at.input(2));
-    const Pack<T, N> az_v = load<N>(az + at.input(3));
-    const Pack<T, N> bw_v = load<N>(bw + at.input(4));
-    const Pack<T, N> bx_v = load<N>(bx + at.input(5));
-    const Pack<T, N> by_v = load<N>(by + at.input(6));
-    const Pack<T, N> bz_v = load<N>(bz + at.input(7));
+  template <int N> struct Loaded {
+    Pack<S, N> aw;
+    Pack<S, N> ax;
+    Pack<S, N> ay;
+    Pack<S, N> az;
+    Pack<S, N> bw;
+    Pack<S, N> bx;
+    Pack<S, N> by;
+    Pack<S, N> bz;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, aw),
+        at.template load<N>(1, ax),
+        at.template load<N>(2, ay),
+        at.template load<N>(3, az),
+        at.template load<N>(4, bw),
+        at.template load<N>(5, bx),
+        at.template load<N>(6, by),
+        at.template load<N>(7, bz),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out0_v, out1_v, out2_v, out3_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      quaternion_product_forward(aw_v.at[k], ax_v.at[k], ay_v.at[k], az_v.at[k], bw_v.at[k],
-          bx_v.at[k], by_v.at[k], bz_v.at[k], out0_v.at[k], out1_v.at[k], out2_v.at[k],
-          out3_v.at[k]);
+      quaternion_product_forward(widen(in.aw.at[k]), widen(in.ax.at[k]), widen(in.ay.at[k]),
+          widen(in.az.at[k]), widen(in.bw.at[k]), widen(in.bx.at[k]), widen(in.by.at[k]),
+          widen(in.bz.at[k]), out0_v.at[k], out1_v.at[k], out2_v.at[k], out3_v.at[k]);
     }
-    store(out0 + at.output, out0_v);
-    store(out1 + at.output, out1_v);
-    store(out2 + at.output, out2_v);
-    store(out3 + at.output, out3_v);
+    at.store(0, out0, out0_v);
+    at.store(1, out1, out1_v);
+    at.store(2, out2, out2_v);
+    at.store(3, out3, out3_v);
   }
 };
 
@@ -66,7 +100,10 @@ template <typename S> struct quaternion_product_forward_op {
 template <typename S> struct quaternion_product_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 12;
+  static constexpr int kInputs = 12, kOutputs = 8;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xfff, kTensorOutputs = 0xff;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad_out0;
   const S* grad_out1;
@@ -89,45 +126,272 @@ template <typename S> struct quaternion_product_backward_op {
   S* grad_by;
   S* grad_bz;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by,
-        bz, grad_aw, grad_ax, grad_ay, grad_az, grad_bw, grad_bx, grad_by, grad_bz);
+  static quaternion_product_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const S*>(call.inputs[6].data),
+        static_cast<const S*>(call.inputs[7].data),
+        static_cast<const S*>(call.inputs[8].data),
+        static_cast<const S*>(call.inputs[9].data),
+        static_cast<const S*>(call.inputs[10].data),
+        static_cast<const S*>(call.inputs[11].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+        static_cast<S*>(call.outputs[4].data),
+        static_cast<S*>(call.outputs[5].data),
+        static_cast<S*>(call.outputs[6].data),
+        static_cast<S*>(call.outputs[7].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_out0_v = load<N>(grad_out0 + at.input(0));
-    const Pack<T, N> grad_out1_v = load<N>(grad_out1 + at.input(1));
-    const Pack<T, N> grad_out2_v = load<N>(grad_out2 + at.input(2));
-    const Pack<T, N> grad_out3_v = load<N>(grad_out3 + at.input(3));
-    const Pack<T, N> aw_v = load<N>(aw + at.input(4));
-    const Pack<T, N> ax_v = load<N>(ax + at.input(5));
-    const Pack<T, N> ay_v = load<N>(ay + at.input(6));
-    const Pack<T, N> az_v = load<N>(az + at.input(7));
-    const Pack<T, N> bw_v = load<N>(bw + at.input(8));
-    const Pack<T, N> bx_v = load<N>(bx + at.input(9));
-    const Pack<T, N> by_v = load<N>(by + at.input(10));
-    const Pack<T, N> bz_v = load<N>(bz + at.input(11));
+  template <int N> struct Loaded {
+    Pack<S, N> grad_out0;
+    Pack<S, N> grad_out1;
+    Pack<S, N> grad_out2;
+    Pack<S, N> grad_out3;
+    Pack<S, N> aw;
+    Pack<S, N> ax;
+    Pack<S, N> ay;
+    Pack<S, N> az;
+    Pack<S, N> bw;
+    Pack<S, N> bx;
+    Pack<S, N> by;
+    Pack<S, N> bz;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_out0),
+        at.template load<N>(1, grad_out1),
+        at.template load<N>(2, grad_out2),
+        at.template load<N>(3, grad_out3),
+        at.template load<N>(4, aw),
+        at.template load<N>(5, ax),
+        at.template load<N>(6, ay),
+        at.template load<N>(7, az),
+        at.template load<N>(8, bw),
+        at.template load<N>(9, bx),
+        at.template load<N>(10, by),
+        at.template load<N>(11, bz),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_aw_v, grad_ax_v, grad_ay_v, grad_az_v, grad_bw_v, grad_bx_v, grad_by_v,
         grad_bz_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      quaternion_product_backward(grad_out0_v.at[k], grad_out1_v.at[k], grad_out2_v.at[k],
-          grad_out3_v.at[k], aw_v.at[k], ax_v.at[k], ay_v.at[k], az_v.at[k], bw_v.at[k], bx_v.at[k],
-          by_v.at[k], bz_v.at[k], grad_aw_v.at[k], grad_ax_v.at[k], grad_ay_v.at[k],
-          grad_az_v.at[k], grad_bw_v.at[k], grad_bx_v.at[k], grad_by_v.at[k], grad_bz_v.at[k]);
+      quaternion_product_backward(widen(in.grad_out0.at[k]), widen(in.grad_out1.at[k]),
+          widen(in.grad_out2.at[k]), widen(in.grad_out3.at[k]), widen(in.aw.at[k]),
+          widen(in.ax.at[k]), widen(in.ay.at[k]), widen(in.az.at[k]), widen(in.bw.at[k]),
+          widen(in.bx.at[k]), widen(in.by.at[k]), widen(in.bz.at[k]), grad_aw_v.at[k],
+          grad_ax_v.at[k], grad_ay_v.at[k], grad_az_v.at[k], grad_bw_v.at[k], grad_bx_v.at[k],
+          grad_by_v.at[k], grad_bz_v.at[k]);
     }
-    store(grad_aw + at.output, grad_aw_v);
-    store(grad_ax + at.output, grad_ax_v);
-    store(grad_ay + at.output, grad_ay_v);
-    store(grad_az + at.output, grad_az_v);
-    store(grad_bw + at.output, grad_bw_v);
-    store(grad_bx + at.output, grad_bx_v);
-    store(grad_by + at.output, grad_by_v);
-    store(grad_bz + at.output, grad_bz_v);
+    if (grad_aw != nullptr) at.store(0, grad_aw, grad_aw_v);
+    if (grad_ax != nullptr) at.store(1, grad_ax, grad_ax_v);
+    if (grad_ay != nullptr) at.store(2, grad_ay, grad_ay_v);
+    if (grad_az != nullptr) at.store(3, grad_az, grad_az_v);
+    if (grad_bw != nullptr) at.store(4, grad_bw, grad_bw_v);
+    if (grad_bx != nullptr) at.store(5, grad_bx, grad_bx_v);
+    if (grad_by != nullptr) at.store(6, grad_by, grad_by_v);
+    if (grad_bz != nullptr) at.store(7, grad_bz, grad_bz_v);
+  }
+};
+
+// grad_grad_out0, grad_grad_out1, grad_grad_out2, grad_grad_out3, grad_aw, grad_ax, grad_ay,
+//     grad_az, grad_bw, grad_bx, grad_by, grad_bz = quaternion_product_double_backward(grad_out0,
+//     grad_out1, grad_out2, grad_out3, d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz, aw, ax, ay,
+//     az, bw, bx, by, bz)
+template <typename S> struct quaternion_product_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 20, kOutputs = 12;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xfffff, kTensorOutputs = 0xfff;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad_out0;
+  const S* grad_out1;
+  const S* grad_out2;
+  const S* grad_out3;
+  const S* d_aw;
+  const S* d_ax;
+  const S* d_ay;
+  const S* d_az;
+  const S* d_bw;
+  const S* d_bx;
+  const S* d_by;
+  const S* d_bz;
+  const S* aw;
+  const S* ax;
+  const S* ay;
+  const S* az;
+  const S* bw;
+  const S* bx;
+  const S* by;
+  const S* bz;
+  S* grad_grad_out0;
+  S* grad_grad_out1;
+  S* grad_grad_out2;
+  S* grad_grad_out3;
+  S* grad_aw;
+  S* grad_ax;
+  S* grad_ay;
+  S* grad_az;
+  S* grad_bw;
+  S* grad_bx;
+  S* grad_by;
+  S* grad_bz;
+
+  static quaternion_product_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const S*>(call.inputs[5].data),
+        static_cast<const S*>(call.inputs[6].data),
+        static_cast<const S*>(call.inputs[7].data),
+        static_cast<const S*>(call.inputs[8].data),
+        static_cast<const S*>(call.inputs[9].data),
+        static_cast<const S*>(call.inputs[10].data),
+        static_cast<const S*>(call.inputs[11].data),
+        static_cast<const S*>(call.inputs[12].data),
+        static_cast<const S*>(call.inputs[13].data),
+        static_cast<const S*>(call.inputs[14].data),
+        static_cast<const S*>(call.inputs[15].data),
+        static_cast<const S*>(call.inputs[16].data),
+        static_cast<const S*>(call.inputs[17].data),
+        static_cast<const S*>(call.inputs[18].data),
+        static_cast<const S*>(call.inputs[19].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+        static_cast<S*>(call.outputs[3].data),
+        static_cast<S*>(call.outputs[4].data),
+        static_cast<S*>(call.outputs[5].data),
+        static_cast<S*>(call.outputs[6].data),
+        static_cast<S*>(call.outputs[7].data),
+        static_cast<S*>(call.outputs[8].data),
+        static_cast<S*>(call.outputs[9].data),
+        static_cast<S*>(call.outputs[10].data),
+        static_cast<S*>(call.outputs[11].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad_out0;
+    Pack<S, N> grad_out1;
+    Pack<S, N> grad_out2;
+    Pack<S, N> grad_out3;
+    Pack<S, N> d_aw;
+    Pack<S, N> d_ax;
+    Pack<S, N> d_ay;
+    Pack<S, N> d_az;
+    Pack<S, N> d_bw;
+    Pack<S, N> d_bx;
+    Pack<S, N> d_by;
+    Pack<S, N> d_bz;
+    Pack<S, N> aw;
+    Pack<S, N> ax;
+    Pack<S, N> ay;
+    Pack<S, N> az;
+    Pack<S, N> bw;
+    Pack<S, N> bx;
+    Pack<S, N> by;
+    Pack<S, N> bz;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_out0),
+        at.template load<N>(1, grad_out1),
+        at.template load<N>(2, grad_out2),
+        at.template load<N>(3, grad_out3),
+        at.template load<N>(4, d_aw),
+        at.template load<N>(5, d_ax),
+        at.template load<N>(6, d_ay),
+        at.template load<N>(7, d_az),
+        at.template load<N>(8, d_bw),
+        at.template load<N>(9, d_bx),
+        at.template load<N>(10, d_by),
+        at.template load<N>(11, d_bz),
+        at.template load<N>(12, aw),
+        at.template load<N>(13, ax),
+        at.template load<N>(14, ay),
+        at.template load<N>(15, az),
+        at.template load<N>(16, bw),
+        at.template load<N>(17, bx),
+        at.template load<N>(18, by),
+        at.template load<N>(19, bz),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_out0_v, grad_grad_out1_v, grad_grad_out2_v, grad_grad_out3_v, grad_aw_v,
+        grad_ax_v, grad_ay_v, grad_az_v, grad_bw_v, grad_bx_v, grad_by_v, grad_bz_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      quaternion_product_double_backward(widen(in.grad_out0.at[k]), widen(in.grad_out1.at[k]),
+          widen(in.grad_out2.at[k]), widen(in.grad_out3.at[k]), widen(in.d_aw.at[k]),
+          widen(in.d_ax.at[k]), widen(in.d_ay.at[k]), widen(in.d_az.at[k]), widen(in.d_bw.at[k]),
+          widen(in.d_bx.at[k]), widen(in.d_by.at[k]), widen(in.d_bz.at[k]), widen(in.aw.at[k]),
+          widen(in.ax.at[k]), widen(in.ay.at[k]), widen(in.az.at[k]), widen(in.bw.at[k]),
+          widen(in.bx.at[k]), widen(in.by.at[k]), widen(in.bz.at[k]), grad_grad_out0_v.at[k],
+          grad_grad_out1_v.at[k], grad_grad_out2_v.at[k], grad_grad_out3_v.at[k], grad_aw_v.at[k],
+          grad_ax_v.at[k], grad_ay_v.at[k], grad_az_v.at[k], grad_bw_v.at[k], grad_bx_v.at[k],
+          grad_by_v.at[k], grad_bz_v.at[k]);
+    }
+    if (grad_grad_out0 != nullptr) at.store(0, grad_grad_out0, grad_grad_out0_v);
+    if (grad_grad_out1 != nullptr) at.store(1, grad_grad_out1, grad_grad_out1_v);
+    if (grad_grad_out2 != nullptr) at.store(2, grad_grad_out2, grad_grad_out2_v);
+    if (grad_grad_out3 != nullptr) at.store(3, grad_grad_out3, grad_grad_out3_v);
+    if (grad_aw != nullptr) at.store(4, grad_aw, grad_aw_v);
+    if (grad_ax != nullptr) at.store(5, grad_ax, grad_ax_v);
+    if (grad_ay != nullptr) at.store(6, grad_ay, grad_ay_v);
+    if (grad_az != nullptr) at.store(7, grad_az, grad_az_v);
+    if (grad_bw != nullptr) at.store(8, grad_bw, grad_bw_v);
+    if (grad_bx != nullptr) at.store(9, grad_bx, grad_bx_v);
+    if (grad_by != nullptr) at.store(10, grad_by, grad_by_v);
+    if (grad_bz != nullptr) at.store(11, grad_bz, grad_bz_v);
   }
 };
 
 }  // namespace autofn_quaternion_product
 
-AUTOFN_INSTANTIATE(autofn_quaternion_product::quaternion_product_forward_op)
-AUTOFN_INSTANTIATE(autofn_quaternion_product::quaternion_product_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_quaternion_product::quaternion_product_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_quaternion_product::quaternion_product_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_quaternion_product::quaternion_product_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_quaternion_product::quaternion_product_forward_op>(call);
+    case 1:
+      return workspace<autofn_quaternion_product::quaternion_product_backward_op>(call);
+    case 2:
+      return workspace<autofn_quaternion_product::quaternion_product_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

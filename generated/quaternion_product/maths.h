@@ -19,13 +19,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_quaternion_product {
 
@@ -51,6 +45,30 @@ AUTOFN_FN void quaternion_product_backward(
   grad_bx = grad_out1 * aw + grad_out2 * az - grad_out0 * ax - grad_out3 * ay;
   grad_by = grad_out2 * aw + grad_out3 * ax - grad_out0 * ay - grad_out1 * az;
   grad_bz = grad_out1 * ay + grad_out3 * aw - grad_out0 * az - grad_out2 * ax;
+}
+
+template <typename T>
+AUTOFN_FN void quaternion_product_double_backward(
+    T grad_out0, T grad_out1, T grad_out2, T grad_out3, T d_aw, T d_ax, T d_ay, T d_az, T d_bw,
+    T d_bx, T d_by, T d_bz, T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& grad_grad_out0,
+    T& grad_grad_out1, T& grad_grad_out2, T& grad_grad_out3, T& grad_aw, T& grad_ax, T& grad_ay,
+    T& grad_az, T& grad_bw, T& grad_bx, T& grad_by, T& grad_bz) {
+  const T v0 = d_aw * bw + -d_ax * bx + -d_ay * by + -d_az * bz + d_bw * aw + -d_bx * ax;
+  const T v1 = d_aw * bx + bw * d_ax + d_ay * bz + -by * d_az + d_bw * ax + aw * d_bx;
+  const T v2 = d_aw * by + -d_ax * bz + bw * d_ay + bx * d_az + d_bw * ay + d_bx * az;
+  const T v3 = d_aw * bz + d_ax * by + -bx * d_ay + bw * d_az + d_bw * az + -d_bx * ay;
+  grad_grad_out0 = v0 + -d_by * ay + -d_bz * az;
+  grad_grad_out1 = v1 + -d_by * az + ay * d_bz;
+  grad_grad_out2 = v2 + aw * d_by + -ax * d_bz;
+  grad_grad_out3 = v3 + ax * d_by + aw * d_bz;
+  grad_aw = d_bw * grad_out0 + d_bx * grad_out1 + d_by * grad_out2 + d_bz * grad_out3;
+  grad_ax = d_bw * grad_out1 + -d_bx * grad_out0 + d_by * grad_out3 + -d_bz * grad_out2;
+  grad_ay = d_bw * grad_out2 + -d_bx * grad_out3 + -d_by * grad_out0 + d_bz * grad_out1;
+  grad_az = d_bw * grad_out3 + d_bx * grad_out2 + -d_by * grad_out1 + -d_bz * grad_out0;
+  grad_bw = d_aw * grad_out0 + d_ax * grad_out1 + d_ay * grad_out2 + d_az * grad_out3;
+  grad_bx = d_aw * grad_out1 + -d_ax * grad_out0 + -d_ay * grad_out3 + d_az * grad_out2;
+  grad_by = d_aw * grad_out2 + d_ax * grad_out3 + -d_ay * grad_out0 + -d_az * grad_out1;
+  grad_bz = d_aw * grad_out3 + -d_ax * grad_out2 + d_ay * grad_out1 + -d_az * grad_out0;
 }
 
 }  // namespace autofn_quaternion_product

@@ -17,7 +17,7 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
-from ._runtime import add
+from ._tensors import add
 
 
 def forward(aw, ax, ay, az, bw, bx, by, bz):

@@ -17,6 +17,7 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
@@ -29,16 +30,12 @@ class QuaternionProductOutput(NamedTuple):
     out3: Tensor
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(
+    dtype = _t.result_type(
         tensors[0],
         tensors[1],
         tensors[2],
@@ -49,23 +46,119 @@ def _torch_forward(tensors, values):
         tensors[7],
     )
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    aw, ax, ay, az, bw, bx, by, bz = tensors
+    if ops := _t.ops(aw, ax, ay, az, bw, bx, by, bz):
+        return ops.forward(
+            aw, ax, ay, az, bw, bx, by, bz, _t.CODES[_t.result_type(aw, ax, ay, az, bw, bx, by, bz)]
+        )
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad_out0, grad_out1, grad_out2, grad_out3 = grads
+    aw, ax, ay, az, bw, bx, by, bz = _t.filled(saved, grad_out0)
+    if ops := _t.ops(grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz):
+        found = ops.backward(
+            grad_out0,
+            grad_out1,
+            grad_out2,
+            grad_out3,
+            aw,
+            ax,
+            ay,
+            az,
+            bw,
+            bx,
+            by,
+            bz,
+            _t.bits(needs),
+            _t.like_codes(grad_out0, likes),
+        )
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz = directions
+    grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz = tensors
+    if ops := _t.ops(
+        grad_out0,
+        grad_out1,
+        grad_out2,
+        grad_out3,
+        d_aw,
+        d_ax,
+        d_ay,
+        d_az,
+        d_bw,
+        d_bx,
+        d_by,
+        d_bz,
+        aw,
+        ax,
+        ay,
+        az,
+        bw,
+        bx,
+        by,
+        bz,
+    ):
+        found = ops.double_backward(
+            grad_out0,
+            grad_out1,
+            grad_out2,
+            grad_out3,
+            d_aw,
+            d_ax,
+            d_ay,
+            d_az,
+            d_bw,
+            d_bx,
+            d_by,
+            d_bz,
+            aw,
+            ax,
+            ay,
+            az,
+            bw,
+            bx,
+            by,
+            bz,
+            _t.bits(needs),
+            _t.like_codes(grad_out0, likes),
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -80,9 +173,8 @@ class QuaternionProductFunction(Function):
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
-        _rt.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
-        outputs = forward_leaf(tensors, values)
-        return outputs
+        _t.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
+        return forward_leaf(tensors, values)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -90,7 +182,7 @@ class QuaternionProductFunction(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((aw, ax, ay, az, bw, bx, by, bz))
+        ctx.likes = _t.likes((aw, ax, ay, az, bw, bx, by, bz))
         ctx.save_for_backward(
             aw if needs[4] or needs[5] or needs[6] or needs[7] else None,
             ax if needs[4] or needs[5] or needs[6] or needs[7] else None,
@@ -115,18 +207,18 @@ class QuaternionProductFunction(Function):
             ctx.needs_input_grad[6],
             ctx.needs_input_grad[7],
         )
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 8
         found = QuaternionProductBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("quaternion_product: gradients", *found)
-        return _rt.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
+        return _t.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("quaternion_product")
+        _t.refuse_nested_forward_mode("quaternion_product")
         tensors = ctx.saved_tensors
         directions = (
             tangents[0],
@@ -138,7 +230,7 @@ class QuaternionProductFunction(Function):
             tangents[6],
             tangents[7],
         )
-        dtype = _rt.result_type(
+        dtype = _t.result_type(
             tensors[0],
             tensors[1],
             tensors[2],
@@ -149,9 +241,9 @@ class QuaternionProductFunction(Function):
             tensors[7],
         )
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
     @staticmethod
     def vmap(info, in_dims, aw, ax, ay, az, bw, bx, by, bz):
@@ -166,9 +258,13 @@ class QuaternionProductFunction(Function):
             in_dims[7],
         )
         layout = (...,) * 8
-        rank = _rt.batched_rank(tensors, dims, layout)
-        aw, ax, ay, az, bw, bx, by, bz = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        aw, ax, ay, az, bw, bx, by, bz = _t.batch(tensors, dims, layout, rank)
         return QuaternionProductFunction.apply(aw, ax, ay, az, bw, bx, by, bz), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, QuaternionProductFunction).apply
 
 
 class QuaternionProductBackward(Function):
@@ -177,7 +273,7 @@ class QuaternionProductBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:12]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:12]) or _t.nested_forward_mode():
             return QuaternionProductBackward.forward(needs, *rest)
         return QuaternionProductBackward.apply(needs, *rest)
 
@@ -236,18 +332,12 @@ class QuaternionProductBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:13]
-        directions = _rt.spread(directions, ctx.needs, range(8), 8)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(8), 8)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 15
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -255,11 +345,11 @@ class QuaternionProductBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:12]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -291,10 +381,10 @@ class QuaternionProductBackward(Function):
         layout = (...,) * 8
         saved_layout = (...,) * 8
         flat = (...,) * 4
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = QuaternionProductBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -308,7 +398,7 @@ class _QuaternionProductTraced(Function):
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
-        _rt.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
+        _t.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 
@@ -318,7 +408,7 @@ class _QuaternionProductTraced(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((aw, ax, ay, az, bw, bx, by, bz))
+        ctx.likes = _t.likes((aw, ax, ay, az, bw, bx, by, bz))
         ctx.save_for_backward(
             aw if needs[4] or needs[5] or needs[6] or needs[7] else None,
             ax if needs[4] or needs[5] or needs[6] or needs[7] else None,
@@ -342,27 +432,32 @@ class _QuaternionProductTraced(Function):
             ctx.needs_input_grad[6],
             ctx.needs_input_grad[7],
         )
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 8
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
+        return _t.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
 
 
 def _call(aw, ax, ay, az, bw, bx, by, bz):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("quaternion_product", aw, ax, ay, az, bw, bx, by, bz)
     if torch.compiler.is_compiling():
         outputs = _QuaternionProductTraced.apply(aw, ax, ay, az, bw, bx, by, bz)
-    elif _rt.plain(aw, ax, ay, az, bw, bx, by, bz):
-        outputs = QuaternionProductFunction.forward(aw, ax, ay, az, bw, bx, by, bz)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(aw, ax, ay, az, bw, bx, by, bz)):
+        outputs = ops.forward(aw, ax, ay, az, bw, bx, by, bz, _t.CODES[aw.dtype])
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _QuaternionProductTraced.forward(aw, ax, ay, az, bw, bx, by, bz)
+        nested = _t.nested_forward_mode()
+        outputs = (
+            _QuaternionProductTraced.forward if nested else QuaternionProductFunction.apply
+        )(aw, ax, ay, az, bw, bx, by, bz)
+    elif _t.recorded(aw, ax, ay, az, bw, bx, by, bz):
+        outputs = _apply(aw, ax, ay, az, bw, bx, by, bz)
     else:
-        outputs = QuaternionProductFunction.apply(aw, ax, ay, az, bw, bx, by, bz)
+        outputs = QuaternionProductFunction.forward(aw, ax, ay, az, bw, bx, by, bz)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("quaternion_product", aw, ax, ay, az, bw, bx, by, bz)
     return QuaternionProductOutput(*outputs)
 
 

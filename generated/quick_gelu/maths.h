@@ -9,19 +9,13 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_quick_gelu {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -32,6 +26,17 @@ template <typename T> AUTOFN_FN T quick_gelu_forward(T x) {
 template <typename T> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
   const T v0 = T(1.702) * x;
   return grad * (v0 * sigmoid(-v0) + T(1)) * sigmoid(v0);
+}
+
+template <typename T>
+AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = T(1.702) * x;
+  const T s0 = sigmoid(-v0);
+  const T s1 = sigmoid(v0);
+  const T v1 = s1 * d_x;
+  const T v2 = T(2.896804) * x;
+  grad_grad = v1 * (v0 * s0 + T(1));
+  grad_x = s0 * v1 * grad * (s0 * v2 + T(3.404) - s1 * v2);
 }
 
 }  // namespace autofn_quick_gelu

@@ -9,7 +9,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 
 import torch
 
-from ._runtime import add
+from ._tensors import add
 
 
 def forward(x):

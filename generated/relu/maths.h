@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_relu {
 
@@ -28,8 +22,13 @@ template <typename T> AUTOFN_FN T relu_forward(T x) {
   return maximum(x, T(0));
 }
 
-template <typename T> AUTOFN_FN T relu_backward(T grad, T x) {
-  return x > T(0) ? grad : T(0);
+template <typename T> AUTOFN_FN T relu_backward(T grad, T out) {
+  return out > T(0) ? grad : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T relu_double_backward(T grad, T d_x, T out) {
+  return out > T(0) ? d_x : T(0);
 }
 
 }  // namespace autofn_relu

@@ -15,16 +15,16 @@ def forward(x):
     return torch.relu(x)
 
 
-def vjp(needs, grad, x):
+def vjp(needs, grad, out):
     """The gradient of each input, where `needs` asks for it."""
-    return (torch.where(x > 0, grad, 0),)
+    return (torch.where(out > 0, grad, 0),)
 
 
-def double_vjp(needs, d_x, grad, x):
+def double_vjp(needs, d_x, grad, out):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = None
     if needs[0]:
-        grad_grad = torch.where(x > 0, d_x, 0)
+        grad_grad = torch.where(out > 0, d_x, 0)
     return grad_grad, None
 
 
@@ -33,9 +33,9 @@ def jvp(d_x, x):
     return torch.where(x > 0, d_x, 0)
 
 
-def vjp_jvp(needs, d_grad, d_x, grad, x):
+def vjp_jvp(needs, d_grad, d_out, grad, out):
     """The tangent of each gradient."""
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = torch.where(x > 0, d_grad, 0)
+        d_grad_x = torch.where(out > 0, d_grad, 0)
     return (d_grad_x,)

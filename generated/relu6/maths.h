@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_relu6 {
 
@@ -31,6 +25,11 @@ template <typename T> AUTOFN_FN T relu6_forward(T x) {
 
 template <typename T> AUTOFN_FN T relu6_backward(T grad, T x) {
   return x > T(0) ? (maximum(x, T(0)) < T(6) ? grad : T(0)) : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T relu6_double_backward(T grad, T d_x, T x) {
+  return x > T(0) ? (maximum(x, T(0)) < T(6) ? d_x : T(0)) : T(0);
 }
 
 }  // namespace autofn_relu6

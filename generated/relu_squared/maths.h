@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_relu_squared {
 
@@ -32,6 +26,13 @@ template <typename T> AUTOFN_FN T relu_squared_forward(T x) {
 
 template <typename T> AUTOFN_FN T relu_squared_backward(T grad, T x) {
   return x > T(0) ? T(2) * grad * maximum(x, T(0)) : T(0);
+}
+
+template <typename T>
+AUTOFN_FN void relu_squared_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = x > T(0) ? T(2) * d_x : T(0);
+  grad_grad = v0 * maximum(x, T(0));
+  grad_x = v0 * grad;
 }
 
 }  // namespace autofn_relu_squared

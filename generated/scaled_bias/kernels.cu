@@ -3,39 +3,61 @@
 // scaled_bias on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_scaled_bias {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = scaled_bias_forward_bias(x, bias, scale)
 template <typename S> struct scaled_bias_forward_bias_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 2;
+  static constexpr int kInputs = 2, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const S* bias;
   T scale;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, bias, out); }
+  static scaled_bias_forward_bias_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> bias_v = load<N>(bias + at.input(1));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<S, N> bias;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, bias),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = scaled_bias_forward_bias(x_v.at[k], bias_v.at[k], scale);
+      out_v.at[k] = scaled_bias_forward_bias(widen(in.x.at[k]), widen(in.bias.at[k]), scale);
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -43,24 +65,93 @@ template <typename S> struct scaled_bias_forward_bias_op {
 template <typename S> struct scaled_bias_backward_bias_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 2;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   T scale;
   S* grad_x;
   S* grad_bias;
 
-  __device__ bool aligned() const { return autofn::aligned(grad, grad_x, grad_bias); }
+  static scaled_bias_backward_bias_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_bias_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      scaled_bias_backward_bias(grad_v.at[k], scale, grad_x_v.at[k], grad_bias_v.at[k]);
+      scaled_bias_backward_bias(widen(in.grad.at[k]), scale, grad_x_v.at[k], grad_bias_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_bias + at.output, grad_bias_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_bias != nullptr) at.store(1, grad_bias, grad_bias_v);
+  }
+};
+
+// grad_grad = scaled_bias_double_backward_bias(grad, d_x, d_bias, scale)
+template <typename S> struct scaled_bias_double_backward_bias_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const S* d_bias;
+  T scale;
+  S* grad_grad;
+
+  static scaled_bias_double_backward_bias_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<S, N> d_bias;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_bias),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      grad_grad_v.at[k] = scaled_bias_double_backward_bias(widen(in.grad.at[k]),
+          widen(in.d_x.at[k]), widen(in.d_bias.at[k]), scale);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
   }
 };
 
@@ -68,22 +159,40 @@ template <typename S> struct scaled_bias_backward_bias_op {
 template <typename S> struct scaled_bias_forward_no_bias_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   T scale;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, out); }
+  static scaled_bias_forward_no_bias_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = scaled_bias_forward_no_bias(x_v.at[k], scale);
+      out_v.at[k] = scaled_bias_forward_no_bias(widen(in.x.at[k]), scale);
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -91,28 +200,77 @@ template <typename S> struct scaled_bias_forward_no_bias_op {
 template <typename S> struct scaled_bias_backward_no_bias_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   T scale;
   S* grad_x;
 
-  __device__ bool aligned() const { return autofn::aligned(grad, grad_x); }
+  static scaled_bias_backward_no_bias_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        T(call.numbers[0]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = scaled_bias_backward_no_bias(grad_v.at[k], scale);
+      grad_x_v.at[k] = scaled_bias_backward_no_bias(widen(in.grad.at[k]), scale);
     }
-    store(grad_x + at.output, grad_x_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
   }
 };
 
 }  // namespace autofn_scaled_bias
 
-AUTOFN_INSTANTIATE(autofn_scaled_bias::scaled_bias_forward_bias_op)
-AUTOFN_INSTANTIATE(autofn_scaled_bias::scaled_bias_backward_bias_op)
-AUTOFN_INSTANTIATE(autofn_scaled_bias::scaled_bias_forward_no_bias_op)
-AUTOFN_INSTANTIATE(autofn_scaled_bias::scaled_bias_backward_no_bias_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_scaled_bias::scaled_bias_forward_bias_op>(call, memory, stream);
+    case 1:
+      return run<autofn_scaled_bias::scaled_bias_backward_bias_op>(call, memory, stream);
+    case 2:
+      return run<autofn_scaled_bias::scaled_bias_double_backward_bias_op>(call, memory, stream);
+    case 3:
+      return run<autofn_scaled_bias::scaled_bias_forward_no_bias_op>(call, memory, stream);
+    case 4:
+      return run<autofn_scaled_bias::scaled_bias_backward_no_bias_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_scaled_bias::scaled_bias_forward_bias_op>(call);
+    case 1:
+      return workspace<autofn_scaled_bias::scaled_bias_backward_bias_op>(call);
+    case 2:
+      return workspace<autofn_scaled_bias::scaled_bias_double_backward_bias_op>(call);
+    case 3:
+      return workspace<autofn_scaled_bias::scaled_bias_forward_no_bias_op>(call);
+    case 4:
+      return workspace<autofn_scaled_bias::scaled_bias_backward_no_bias_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

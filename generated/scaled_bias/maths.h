@@ -14,13 +14,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_scaled_bias {
 
@@ -32,6 +26,12 @@ template <typename T>
 AUTOFN_FN void scaled_bias_backward_bias(T grad, T scale, T& grad_x, T& grad_bias) {
   grad_x = grad * scale;
   grad_bias = grad;
+}
+
+// Not needed: grad.
+template <typename T>
+AUTOFN_FN T scaled_bias_double_backward_bias(T grad, T d_x, T d_bias, T scale) {
+  return d_x * scale + d_bias;
 }
 
 template <typename T> AUTOFN_FN T scaled_bias_forward_no_bias(T x, T scale) {

@@ -12,7 +12,7 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
-from ._runtime import add
+from ._tensors import add
 
 
 def forward_bias(x, bias, scale):

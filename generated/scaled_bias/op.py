@@ -15,37 +15,76 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: bias_given, scale
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0], tensors[1])
+    dtype = _t.result_type(tensors[0], tensors[1])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, bias = tensors
+    bias_given, scale = values
+    if bias_given and (ops := _t.ops(x, bias)):
+        return (ops.forward_bias(x, bias, scale, _t.CODES[_t.result_type(x, bias)]),)
+    if not bias_given and (ops := _t.ops(x)):
+        return (ops.forward_no_bias(x, scale, _t.CODES[_t.result_type(x, bias)]),)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    bias_given, scale = values
+    if bias_given and (ops := _t.ops(grad)):
+        found = ops.backward_bias(grad, scale, _t.bits(needs), _t.like_codes(grad, likes))
+        return _t.wanted(found, needs)
+    if not bias_given and (ops := _t.ops(grad)):
+        return (ops.backward_no_bias(grad, scale, 1, _t.like_codes(grad, (likes[0],))), None)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, d_bias = directions
+    grad, = tensors
+    bias_given, scale = values
+    if bias_given and (ops := _t.ops(grad, d_x, d_bias)):
+        return (
+            ops.double_backward_bias(grad, d_x, d_bias, scale, 1, _t.like_codes(grad, (likes[0],))),
+        )
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -60,49 +99,52 @@ class ScaledBiasFunction(Function):
     @staticmethod
     def forward(x, bias, scale):
         tensors, values = (x, bias), (bias is not None, scale)
-        _rt.check(tensors, ("x", "bias"), values, ("bias", "scale"))
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+        _t.check(tensors, ("x", "bias"), values, ("bias", "scale"))
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, bias, scale = inputs
         ctx.set_materialize_grads(False)
         ctx.values = (bias is not None, scale)
-        ctx.likes = _rt.likes((x, bias))
+        ctx.likes = _t.likes((x, bias))
         ctx.save_for_backward()
         ctx.save_for_forward(x, bias)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
         found = ScaledBiasBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("scaled_bias: gradients", *found)
-        return _rt.spread(found, needs, (0, 1), 3)
+        return _t.spread(found, needs, (0, 1), 3)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("scaled_bias")
+        _t.refuse_nested_forward_mode("scaled_bias")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1])
-        dtype = _rt.result_type(tensors[0], tensors[1])
+        dtype = _t.result_type(tensors[0], tensors[1])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute), *ctx.values)
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, x, bias, scale):
         tensors, dims = (x, bias), (in_dims[0], in_dims[1])
         layout = (...,) * 2
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, bias = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, bias = _t.batch(tensors, dims, layout, rank)
         return ScaledBiasFunction.apply(x, bias, scale), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, ScaledBiasFunction).apply
 
 
 class ScaledBiasBackward(Function):
@@ -111,7 +153,7 @@ class ScaledBiasBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:1]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:1]) or _t.nested_forward_mode():
             return ScaledBiasBackward.forward(needs, *rest)
         return ScaledBiasBackward.apply(needs, *rest)
 
@@ -132,18 +174,12 @@ class ScaledBiasBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:2]
-        directions = _rt.spread(directions, ctx.needs, range(2), 2)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(2), 2)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 4
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -151,11 +187,11 @@ class ScaledBiasBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:1]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -167,10 +203,10 @@ class ScaledBiasBackward(Function):
         layout = (...,) * 2
         saved_layout = (...,) * 0
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = ScaledBiasBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -184,7 +220,7 @@ class _ScaledBiasTraced(Function):
     @staticmethod
     def forward(x, bias, scale):
         tensors, values = (x, bias), (bias is not None, scale)
-        _rt.check(tensors, ("x", "bias"), values, ("bias", "scale"))
+        _t.check(tensors, ("x", "bias"), values, ("bias", "scale"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -193,33 +229,36 @@ class _ScaledBiasTraced(Function):
         x, bias, scale = inputs
         ctx.set_materialize_grads(False)
         ctx.values = (bias is not None, scale)
-        ctx.likes = _rt.likes((x, bias))
+        ctx.likes = _t.likes((x, bias))
         ctx.save_for_backward()
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0, 1), 3)
+        return _t.spread(found, needs, (0, 1), 3)
 
 
 def _call(x, bias, scale):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("scaled_bias", x, bias, scale)
     if torch.compiler.is_compiling():
         outputs = _ScaledBiasTraced.apply(x, bias, scale)
-    elif _rt.plain(x, bias):
-        outputs = ScaledBiasFunction.forward(x, bias, scale)
-    elif _rt.nested_forward_mode():
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _ScaledBiasTraced.forward(x, bias, scale)
+        nested = _t.nested_forward_mode()
+        outputs = (
+            _ScaledBiasTraced.forward if nested else ScaledBiasFunction.apply
+        )(x, bias, scale)
+    elif _t.recorded(x, bias):
+        outputs = _apply(x, bias, scale)
     else:
-        outputs = ScaledBiasFunction.apply(x, bias, scale)
+        outputs = ScaledBiasFunction.forward(x, bias, scale)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("scaled_bias", x, bias, scale)
     return outputs
 
 

@@ -10,24 +10,27 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_selu {
 
 template <typename T> AUTOFN_FN T selu_forward(T x) {
-  const T v0 = x > T(0) ? x : T(1.6732632423543772) * std::expm1(x);
+  const T v0 = x > T(0) ? x : T(1.6732632423543772) * autofn::expm1(x);
   return T(1.0507009873554805) * v0;
 }
 
 template <typename T> AUTOFN_FN T selu_backward(T grad, T x) {
-  const T v0 = x > T(0) ? T(1) : T(1.6732632423543772) * std::exp(x);
+  const T v0 = x > T(0) ? T(1) : T(1.6732632423543772) * autofn::exp(x);
   return T(1.0507009873554805) * grad * v0;
+}
+
+template <typename T>
+AUTOFN_FN void selu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const bool c0 = x > T(0);
+  const T v0 = T(1.6732632423543772) * autofn::exp(x);
+  const T v1 = T(1.0507009873554805) * d_x;
+  grad_grad = v1 * (c0 ? T(1) : v0);
+  grad_x = c0 ? T(0) : v0 * v1 * grad;
 }
 
 }  // namespace autofn_selu

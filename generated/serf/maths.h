@@ -9,37 +9,39 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_serf {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T serf_forward(T x) {
-  return x * std::erf(softplus(x));
+  return x * autofn::erf(softplus(x));
 }
 
 template <typename T> AUTOFN_FN T serf_backward(T grad, T x) {
   const T sp0 = softplus(x);
-  const T v0 = T(1.1283791670955126) * x * std::exp(-square(sp0)) * sigmoid(x);
-  return grad * (v0 + std::erf(sp0));
+  const T v0 = T(1.1283791670955126) * x * autofn::exp_product(sp0, T(-1) * sp0);
+  return grad * (v0 * sigmoid(x) + autofn::erf(sp0));
+}
+
+template <typename T>
+AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T sp0 = softplus(x);
+  const T v0 = T(2) * sigmoid(x);
+  const T v1 = x * v0;
+  const T v2 = T(0.5641895835477563) * autofn::exp_product(sp0, T(-1) * sp0);
+  grad_grad = d_x * (v1 * v2 + autofn::erf(sp0));
+  grad_x = d_x * (v0 * v2) * grad * (x * sigmoid(-x) + T(2) - sp0 * v1);
 }
 
 }  // namespace autofn_serf

@@ -10,7 +10,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 import torch
 import torch.nn.functional as F
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _softplus(x):
@@ -27,7 +27,7 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     sp0 = _softplus(x)
-    v0 = 1.1283791670955126 * x * torch.exp(-sp0**2) * torch.sigmoid(x)
+    v0 = 1.1283791670955126 * x * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(x)
     return (grad * (v0 + torch.erf(sp0)),)
 
 
@@ -36,7 +36,7 @@ def double_vjp(needs, d_x, grad, x):
     sp0 = _softplus(x)
     v0 = 2 * torch.sigmoid(x)
     v1 = x * v0
-    v2 = 0.5641895835477563 * torch.exp(-sp0**2)
+    v2 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = d_x * (v1 * v2 + torch.erf(sp0))
@@ -48,7 +48,7 @@ def double_vjp(needs, d_x, grad, x):
 def jvp(d_x, x):
     """The tangent of each output."""
     sp0 = _softplus(x)
-    v0 = 1.1283791670955126 * x * torch.exp(-sp0**2) * torch.sigmoid(x)
+    v0 = 1.1283791670955126 * x * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(x)
     return d_x * (v0 + torch.erf(sp0))
 
 
@@ -57,7 +57,7 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     sp0 = _softplus(x)
     v0 = 2 * torch.sigmoid(x)
     v1 = x * v0
-    v2 = 0.5641895835477563 * torch.exp(-sp0**2)
+    v2 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     d_grad_x = None
     if d_grad is not None:
         d_grad_x = d_grad * (v1 * v2 + torch.erf(sp0))

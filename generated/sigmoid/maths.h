@@ -9,19 +9,13 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_sigmoid {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -31,6 +25,15 @@ template <typename T> AUTOFN_FN T sigmoid_forward(T x) {
 
 template <typename T> AUTOFN_FN T sigmoid_backward(T grad, T x) {
   return grad * sigmoid(-x) * sigmoid(x);
+}
+
+template <typename T>
+AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T s0 = sigmoid(x);
+  const T s1 = sigmoid(-x);
+  const T v0 = s0 * s1 * d_x;
+  grad_grad = v0;
+  grad_x = v0 * grad * (s1 - s0);
 }
 
 }  // namespace autofn_sigmoid

@@ -9,22 +9,25 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_sine {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 template <typename T> AUTOFN_FN T sine_forward(T x, T omega) {
-  return std::sin(omega * x);
+  return autofn::sin(omega * x);
 }
 
 template <typename T> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
-  return grad * omega * std::cos(omega * x);
+  return grad * omega * autofn::cos(omega * x);
+}
+
+template <typename T>
+AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
+  const T v0 = omega * x;
+  grad_grad = omega * d_x * autofn::cos(v0);
+  grad_x = -d_x * grad * square(omega) * autofn::sin(v0);
 }
 
 }  // namespace autofn_sine

@@ -13,13 +13,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_smooth_l1 {
 
@@ -45,6 +39,24 @@ AUTOFN_FN void smooth_l1_backward(
   const T v2 = T(1) / beta * v0;
   grad_input = grad * (c0 ? v2 : v1);
   grad_target = grad * (c0 ? -v2 : -v1);
+}
+
+template <typename T>
+AUTOFN_FN void smooth_l1_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T beta, T& grad_grad, T& grad_input,
+    T& grad_target) {
+  const T v0 = T(1) / beta;
+  const T v1 = input - target;
+  const bool c0 = beta > std::fabs(v1);
+  const T v2 = sign(v1);
+  const T v3 = c0 ? v0 : T(0);
+  const T v4 = d_input * grad;
+  const T v5 = c0 ? -v0 : T(0);
+  const T v6 = grad * d_target;
+  const T v7 = v0 * v1;
+  grad_grad = d_input * (c0 ? v7 : v2) + d_target * (c0 ? -v7 : -v2);
+  grad_input = v3 * v4 + v5 * v6;
+  grad_target = v4 * v5 + v3 * v6;
 }
 
 }  // namespace autofn_smooth_l1

@@ -12,57 +12,87 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_snake {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // sin(x) / x, and 1 at 0.
 template <typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : std::sin(x) / x;
+  return x == T(0) ? T(1) : autofn::sin(x) / x;
+}
+
+// The power series of j_N in z = x**2, a factor left out, from term K on.
+template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
+  if constexpr (K > (sizeof(T) == 4 ? 9 : 15) + N) {
+    return T(1);
+  } else {
+    return T(1) - z * (T(1) / T(2 * K * (2 * N + 2 * K + 1))) * bessel_series<N, K + 1>(z);
+  }
 }
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
+// Both are computed, so that loops over it have no branch.
 template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
-  if (std::fabs(x) < T(N + 1)) {
-    T term = T(1);
-    for (int k = 1; k <= N; ++k) term *= x / T(2 * k + 1);
-    T sum = term;
-    for (int k = 1; k < 16 + N; ++k) {
-      term *= x * x / T(-2 * k * (2 * N + 2 * k + 1));
-      sum += term;
-    }
-    return sum;
-  }
-  T below = std::sin(x) / x, at = (below - std::cos(x)) / x;
+  T series = bessel_series<N, 1>(x * x);
+  for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
+  const T inverse = T(1) / x;
+  T below = autofn::sin(x) * inverse, at = (below - autofn::cos(x)) * inverse;
   for (int k = 1; k < N; ++k) {
-    const T above = T(2 * k + 1) / x * at - below;
+    const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
     at = above;
   }
-  return at;
+  return std::fabs(x) < T(N + 1) ? series : at;
 }
 
 template <typename T> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  return x * (std::sin(v0) * sinc(v0) + T(1));
+  return x * (autofn::sin(v0) * sinc(v0) + T(1));
 }
 
 template <typename T>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T sn0 = std::sin(v0);
+  const T sn0 = autofn::sin(v0);
   const T v1 = sinc(v0);
-  const T v2 = v1 * std::cos(v0) - sn0 * spherical_bessel<1>(v0);
+  const T v2 = v1 * autofn::cos(v0) - sn0 * spherical_bessel<1>(v0);
   grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
   grad_alpha = v2 * grad * square(x);
+}
+
+template <typename T>
+AUTOFN_FN void snake_double_backward(
+    T grad, T d_x, T d_alpha, T x, T alpha, T& grad_grad, T& grad_x, T& grad_alpha) {
+  const T v0 = alpha * x;
+  const T sn0 = autofn::sin(v0);
+  const T v1 = sinc(v0);
+  const T v2 = sn0 * v1;
+  const T v3 = spherical_bessel<1>(v0);
+  const T v4 = sn0 * v3;
+  const T cs0 = autofn::cos(v0);
+  const T v5 = v1 * cs0 - v4;
+  const T v6 = v3 * cs0;
+  const T v7 = sn0 * (v1 - T(2) * spherical_bessel<2>(v0));
+  const T v8 = T(0.3333333333333333) * v0 * (v7 + (T(3) * v2 + T(6) * v6));
+  const T v9 = grad * (cs0 * (T(2) * v1) - v8 - T(2) * v4);
+  const T v10 = v9 * d_x;
+  const T v11 = -grad * d_alpha * powi<3>(x) * (v2 + T(2) * v6 + T(0.3333333333333333) * v7);
+  grad_grad = d_x * (v2 + v0 * v5 + T(1)) + v5 * d_alpha * square(x);
+  grad_x = alpha * v10 + x * (v9 * d_alpha);
+  grad_alpha = x * v10 + v11;
 }
 
 }  // namespace autofn_snake

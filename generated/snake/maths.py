@@ -14,7 +14,7 @@ import math
 
 import torch
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _sinc(x):

@@ -13,13 +13,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_snake_beta {
 
@@ -27,25 +21,63 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = std::exp(T(0.5) * u);
-  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+  const T half = autofn::exp(T(0.5) * u);
+  // Not &&: a branch would keep compilers from vectorising.
+  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }
 
 template <typename T> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  return x + square(std::sin(times_exp(x, alpha))) / (std::exp(beta) + T(1e-09));
+  const T v0 = square(autofn::sin(times_exp(x, alpha))) / (autofn::exp(beta) + T(1e-09));
+  return x + v0;
 }
 
 template <typename T>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   const T v0 = times_exp(x, alpha);
-  const T sn0 = std::sin(v0);
-  const T v1 = sn0 * std::cos(v0);
-  const T v2 = std::exp(beta) + T(1e-09);
+  const T sn0 = autofn::sin(v0);
+  const T v1 = sn0 * autofn::cos(v0);
+  const T v2 = autofn::exp(beta) + T(1e-09);
   const T v3 = T(2) / v2;
   grad_x = grad * (v3 * times_exp(v1, alpha) + T(1));
   grad_alpha = grad * (v3 * (v0 * v1));
   grad_beta = -grad * times_exp(square(sn0), beta) / square(v2);
+}
+
+template <typename T>
+AUTOFN_FN void snake_beta_double_backward(
+    T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
+    T& grad_alpha, T& grad_beta) {
+  const T v0 = times_exp(x, alpha);
+  const T sn0 = autofn::sin(v0);
+  const T cs0 = autofn::cos(v0);
+  const T v1 = sn0 * cs0;
+  const T v2 = times_exp(v1, alpha);
+  const T e0 = autofn::exp(beta);
+  const T v3 = e0 + T(1e-09);
+  const T v4 = T(2) * (T(1) / v3);
+  const T v5 = v0 * v1;
+  const T v6 = square(sn0);
+  const T v7 = times_exp(v6, beta);
+  const T v8 = T(1) / square(v3);
+  const T v9 = v8 * d_beta;
+  const T v10 = square(cs0);
+  const T v11 = v4 * grad;
+  const T v12 = v11 * d_x;
+  const T v13 = v0 * v10;
+  const T v14 = v0 * v6;
+  const T v15 = v11 * d_alpha;
+  const T v16 = v9 * grad;
+  const T v17 = T(2) * times_exp(v5, beta);
+  const T v18 = v8 * grad;
+  const T v19 = v12 * times_exp(times_exp(v10, alpha) - times_exp(v6, alpha), alpha);
+  const T v20 = v19 + v15 * (v2 + times_exp(v13, alpha) - times_exp(v14, alpha));
+  const T v21 = v12 * (v2 + times_exp(v0 * (v10 - v6), alpha)) + v0 * v15 * (v1 + v13 - v14);
+  const T v22 = -d_x * (T(2) * v18) * times_exp(v2, beta) + -d_alpha * (v17 * v18);
+  grad_grad = d_x * (v2 * v4 + T(1)) + d_alpha * (v4 * v5) + -v7 * v9;
+  grad_x = v20 + -e0 * (v2 * (T(2) * v16));
+  grad_alpha = v21 + -v16 * v17;
+  grad_beta = v22 + v16 * (v4 * times_exp(v7, beta) - v7);
 }
 
 }  // namespace autofn_snake_beta

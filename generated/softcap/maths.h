@@ -9,28 +9,31 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_softcap {
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
 template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
-  return cap * std::tanh(x / cap);
+  return cap * autofn::tanh(x / cap);
 }
 
 template <typename T> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
   return grad * sech2(x / cap);
+}
+
+template <typename T>
+AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, T& grad_x) {
+  const T v0 = T(1) / cap;
+  const T v1 = v0 * x;
+  const T v2 = d_x * sech2(v1);
+  grad_grad = v2;
+  grad_x = -v2 * (T(2) * v0) * grad * autofn::tanh(v1);
 }
 
 }  // namespace autofn_softcap

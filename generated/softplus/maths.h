@@ -9,25 +9,19 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_softplus {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T softplus_forward(T x) {
@@ -36,6 +30,13 @@ template <typename T> AUTOFN_FN T softplus_forward(T x) {
 
 template <typename T> AUTOFN_FN T softplus_backward(T grad, T x) {
   return grad * sigmoid(x);
+}
+
+template <typename T>
+AUTOFN_FN void softplus_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = d_x * sigmoid(x);
+  grad_grad = v0;
+  grad_x = v0 * grad * sigmoid(-x);
 }
 
 }  // namespace autofn_softplus

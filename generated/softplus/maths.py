@@ -10,7 +10,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 import torch
 import torch.nn.functional as F
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _softplus(x):

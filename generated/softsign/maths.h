@@ -9,17 +9,27 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_softsign {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// The sign; NaN for NaN, 0 for 0.
+template <typename T> AUTOFN_FN T sign(T x) {
+  return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
+}
 
 template <typename T> AUTOFN_FN T softsign_forward(T x) {
   return x / (std::fabs(x) + T(1));
@@ -27,6 +37,13 @@ template <typename T> AUTOFN_FN T softsign_forward(T x) {
 
 template <typename T> AUTOFN_FN T softsign_backward(T grad, T x) {
   return grad / square(std::fabs(x) + T(1));
+}
+
+template <typename T>
+AUTOFN_FN void softsign_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = std::fabs(x) + T(1);
+  grad_grad = d_x / square(v0);
+  grad_x = -T(2) * d_x * grad * sign(x) / powi<3>(v0);
 }
 
 }  // namespace autofn_softsign

@@ -9,17 +9,22 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_spike {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
 
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
@@ -34,6 +39,14 @@ template <typename T> AUTOFN_FN T spike_forward(T x, T alpha) {
 template <typename T> AUTOFN_FN T spike_backward(T grad, T x, T alpha) {
   const T v0 = T(2.4674011002723395) * square(alpha) * square(x) + T(1);
   return T(0.5) * grad * alpha / v0;
+}
+
+template <typename T>
+AUTOFN_FN void spike_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
+  const T v0 = T(9.869604401089358) * square(alpha) * square(x);
+  const T v1 = x * (T(39.47841760435743) * d_x * grad * powi<3>(alpha)) / square(v0 + T(4));
+  grad_grad = alpha * (T(0.5) * d_x) / (T(0.25) * v0 + T(1));
+  grad_x = -v1;
 }
 
 }  // namespace autofn_spike

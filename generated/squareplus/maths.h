@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_squareplus {
 
@@ -27,6 +21,15 @@ template <typename T> AUTOFN_FN T squareplus_forward(T x, T b) {
 
 template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
   return T(0.5) * grad * (x / std::sqrt(b + square(x)) + T(1));
+}
+
+template <typename T>
+AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
+  const T v0 = b + square(x);
+  const T v1 = T(0.5) * d_x;
+  const T r0 = std::sqrt(v0);
+  grad_grad = v1 * (T(1) + x / r0);
+  grad_x = b * (v1 * grad) / (v0 * r0);
 }
 
 }  // namespace autofn_squareplus

@@ -3,40 +3,64 @@
 // star_relu on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_star_relu {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = star_relu_forward(x, scale, bias)
 template <typename S> struct star_relu_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const T* scale;
   const T* bias;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, scale, bias, out); }
+  static star_relu_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const T*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> scale_v = load<N>(scale + at.input(1));
-    const Pack<T, N> bias_v = load<N>(bias + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<T, N> scale;
+    Pack<T, N> bias;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, scale),
+        at.template load<N>(2, bias),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = star_relu_forward(x_v.at[k], scale_v.at[k], bias_v.at[k]);
+      out_v.at[k] = star_relu_forward(widen(in.x.at[k]), widen(in.scale.at[k]),
+          widen(in.bias.at[k]));
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -44,7 +68,10 @@ template <typename S> struct star_relu_forward_op {
 template <typename S> struct star_relu_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* x;
@@ -53,27 +80,137 @@ template <typename S> struct star_relu_backward_op {
   T* grad_scale;
   T* grad_bias;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, x, scale, grad_x, grad_scale, grad_bias);
+  static star_relu_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<T*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> x_v = load<N>(x + at.input(1));
-    const Pack<T, N> scale_v = load<N>(scale + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> x;
+    Pack<T, N> scale;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, x),
+        at.template load<N>(2, scale),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_scale_v, grad_bias_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      star_relu_backward(grad_v.at[k], x_v.at[k], scale_v.at[k], grad_x_v.at[k], grad_scale_v.at[k],
-          grad_bias_v.at[k]);
+      star_relu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.scale.at[k]),
+          grad_x_v.at[k], grad_scale_v.at[k], grad_bias_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_scale + at.output, grad_scale_v);
-    store(grad_bias + at.output, grad_bias_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_scale != nullptr) at.store(1, grad_scale, grad_scale_v);
+    if (grad_bias != nullptr) at.store(2, grad_bias, grad_bias_v);
+  }
+};
+
+// grad_grad, grad_x, grad_scale = star_relu_double_backward(grad, d_x, d_scale, d_bias, x, scale)
+template <typename S> struct star_relu_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 6, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x13, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const T* d_scale;
+  const T* d_bias;
+  const S* x;
+  const T* scale;
+  S* grad_grad;
+  S* grad_x;
+  T* grad_scale;
+
+  static star_relu_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const T*>(call.inputs[5].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<T, N> d_scale;
+    Pack<T, N> d_bias;
+    Pack<S, N> x;
+    Pack<T, N> scale;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_scale),
+        at.template load<N>(3, d_bias),
+        at.template load<N>(4, x),
+        at.template load<N>(5, scale),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v, grad_scale_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      star_relu_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.d_scale.at[k]),
+          widen(in.d_bias.at[k]), widen(in.x.at[k]), widen(in.scale.at[k]), grad_grad_v.at[k],
+          grad_x_v.at[k], grad_scale_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
+    if (grad_scale != nullptr) at.store(2, grad_scale, grad_scale_v);
   }
 };
 
 }  // namespace autofn_star_relu
 
-AUTOFN_INSTANTIATE(autofn_star_relu::star_relu_forward_op)
-AUTOFN_INSTANTIATE(autofn_star_relu::star_relu_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_star_relu::star_relu_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_star_relu::star_relu_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_star_relu::star_relu_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_star_relu::star_relu_forward_op>(call);
+    case 1:
+      return workspace<autofn_star_relu::star_relu_backward_op>(call);
+    case 2:
+      return workspace<autofn_star_relu::star_relu_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

@@ -11,13 +11,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_star_relu {
 
@@ -38,6 +32,19 @@ AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale
   grad_x = x > T(0) ? T(2) * v0 * grad * scale : T(0);
   grad_scale = grad * square(v0);
   grad_bias = grad;
+}
+
+template <typename T>
+AUTOFN_FN void star_relu_double_backward(
+    T grad, T d_x, T d_scale, T d_bias, T x, T scale, T& grad_grad, T& grad_x, T& grad_scale) {
+  const T v0 = maximum(x, T(0));
+  const T v1 = x > T(0) ? T(1) : T(0);
+  const T v2 = v1 * (T(2) * v0);
+  const T v3 = d_x * scale;
+  const T v4 = v2 * grad;
+  grad_grad = v2 * v3 + square(v0) * d_scale + d_bias;
+  grad_x = grad * (v3 * (T(2) * v1)) + v4 * d_scale;
+  grad_scale = d_x * v4;
 }
 
 }  // namespace autofn_star_relu

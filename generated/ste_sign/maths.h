@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_ste_sign {
 
@@ -30,6 +24,11 @@ template <typename T> AUTOFN_FN T ste_sign_forward(T x) {
 
 template <typename T> AUTOFN_FN T ste_sign_backward(T grad, T x) {
   return std::fabs(x) <= T(1) ? grad : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T ste_sign_double_backward(T grad, T d_x, T x) {
+  return std::fabs(x) <= T(1) ? d_x : T(0);
 }
 
 }  // namespace autofn_ste_sign

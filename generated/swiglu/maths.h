@@ -10,19 +10,13 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_swiglu {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -34,6 +28,20 @@ template <typename T> AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& gra
   const T v0 = grad * sigmoid(gate);
   grad_gate = v0 * x * (gate * sigmoid(-gate) + T(1));
   grad_x = gate * v0;
+}
+
+template <typename T>
+AUTOFN_FN void swiglu_double_backward(
+    T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
+  const T s0 = sigmoid(gate);
+  const T s1 = sigmoid(-gate);
+  const T v0 = gate * s1;
+  const T v1 = s0 * (v0 + T(1));
+  const T v2 = v1 * d_gate;
+  const T v3 = gate * s0;
+  grad_grad = v2 * x + v3 * d_x;
+  grad_gate = x * (d_gate * (s0 * s1) * grad) * (v0 + T(2) - v3) + grad * (v1 * d_x);
+  grad_x = v2 * grad;
 }
 
 }  // namespace autofn_swiglu

@@ -9,19 +9,13 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_swish {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -32,6 +26,17 @@ template <typename T> AUTOFN_FN T swish_forward(T x, T beta) {
 template <typename T> AUTOFN_FN T swish_backward(T grad, T x, T beta) {
   const T v0 = beta * x;
   return grad * (v0 * sigmoid(-v0) + T(1)) * sigmoid(v0);
+}
+
+template <typename T>
+AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
+  const T v0 = beta * x;
+  const T s0 = sigmoid(-v0);
+  const T v1 = v0 * s0;
+  const T s1 = sigmoid(v0);
+  const T v2 = s1 * d_x;
+  grad_grad = v2 * (v1 + T(1));
+  grad_x = beta * (s0 * v2 * grad) * (v1 + T(2) - v0 * s1);
 }
 
 }  // namespace autofn_swish

@@ -10,21 +10,26 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_swish_beta {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
@@ -39,6 +44,22 @@ AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta)
   const T v1 = grad * sigmoid(v0);
   grad_x = v1 * (v0 * s0 + T(1));
   grad_beta = s0 * v1 * square(x);
+}
+
+template <typename T>
+AUTOFN_FN void swish_beta_double_backward(
+    T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
+  const T v0 = beta * x;
+  const T s0 = sigmoid(-v0);
+  const T v1 = v0 * s0;
+  const T s1 = sigmoid(v0);
+  const T v2 = s1 * d_x;
+  const T v3 = s0 * s1 * d_beta;
+  const T v4 = grad * (v1 + T(2) - v0 * s1);
+  const T v5 = v4 * (s0 * v2);
+  grad_grad = v2 * (v1 + T(1)) + v3 * square(x);
+  grad_x = beta * v5 + x * (v3 * v4);
+  grad_beta = x * v5 + v3 * grad * powi<3>(x) * (s0 - s1);
 }
 
 }  // namespace autofn_swish_beta

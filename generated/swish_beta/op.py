@@ -15,40 +15,74 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
-# How each input lies in the output: see `_runtime.align`.
+# How each input lies in the output: see `_tensors.align`.
 _LAYOUT = (..., None)
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0])
+    dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, beta = tensors
+    if ops := _t.ops(x, beta):
+        return (ops.forward(x, beta, _t.CODES[_t.result_type(x)]),)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    x, beta = saved
+    if ops := _t.ops(grad, x, beta):
+        found = ops.backward(grad, x, beta, _t.bits(needs), _t.like_codes(grad, likes))
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, d_beta = directions
+    grad, x, beta = tensors
+    if ops := _t.ops(grad, d_x, d_beta, x, beta):
+        found = ops.double_backward(
+            grad, d_x, d_beta, x, beta, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -63,18 +97,17 @@ class SwishBetaFunction(Function):
     @staticmethod
     def forward(x, beta, aligned=False):
         tensors, values = (x, beta), ()
-        _rt.check(tensors, ("x", "beta"), values, ())
+        _t.check(tensors, ("x", "beta"), values, ())
         if not aligned:
-            tensors = _rt.align(tensors, _LAYOUT)
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+            tensors = _t.align(tensors, _LAYOUT)
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, beta, aligned = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, beta))
+        ctx.likes = _t.likes((x, beta))
         ctx.aligned = aligned
         ctx.save_for_backward(x, beta)
         ctx.save_for_forward(x, beta)
@@ -82,37 +115,41 @@ class SwishBetaFunction(Function):
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
         found = SwishBetaBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("swish_beta: gradients", *found)
-        return _rt.spread(found, needs, (0, 1), 3)
+        return _t.spread(found, needs, (0, 1), 3)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("swish_beta")
+        _t.refuse_nested_forward_mode("swish_beta")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1])
         if not ctx.aligned:
-            dims = _rt.rank(tensors, _LAYOUT)
-            tensors = _rt.align(tensors, _LAYOUT, dims)
-            directions = _rt.align(directions, _LAYOUT, dims)
-        dtype = _rt.result_type(tensors[0])
+            dims = _t.rank(tensors, _LAYOUT)
+            tensors = _t.align(tensors, _LAYOUT, dims)
+            directions = _t.align(directions, _LAYOUT, dims)
+        dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, x, beta, aligned):
         tensors, dims = (x, beta), (in_dims[0], in_dims[1])
         layout = (...,) * 2 if aligned else _LAYOUT
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, beta = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, beta = _t.batch(tensors, dims, layout, rank)
         return SwishBetaFunction.apply(x, beta, True), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, SwishBetaFunction).apply
 
 
 class SwishBetaBackward(Function):
@@ -121,7 +158,7 @@ class SwishBetaBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:3]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:3]) or _t.nested_forward_mode():
             return SwishBetaBackward.forward(needs, *rest)
         return SwishBetaBackward.apply(needs, *rest)
 
@@ -129,8 +166,8 @@ class SwishBetaBackward(Function):
     def forward(needs, grad, x, beta, values, likes, aligned):
         saved = (x, beta)
         if not aligned:
-            saved = _rt.align(saved, (..., None), grad.dim())
-        aligned_likes = likes if aligned else _rt.align_likes(likes, _LAYOUT, grad.dim())
+            saved = _t.align(saved, (..., None), grad.dim())
+        aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
         return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
 
@@ -146,25 +183,20 @@ class SwishBetaBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:4]
-        directions = _rt.spread(directions, ctx.needs, range(2), 2)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(2), 2)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 7
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
+        likes = _t.likes(tensors)
         aligned = likes
         if not ctx.aligned:
             dims = tensors[0].dim()
             layout = (..., ..., None)
-            tensors = _rt.align(tensors, layout, dims)
-            directions = _rt.align(directions, _LAYOUT, dims)
-            aligned = _rt.align_likes(likes, layout, dims)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, near, tensors[0]).reshape(like[0]) if want else None
-            for value, want, like, near in zip(found, wanted, likes, aligned)
-        )
+            tensors = _t.align(tensors, layout, dims)
+            directions = _t.align(directions, _LAYOUT, dims)
+            aligned = _t.align_likes(likes, layout, dims)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
+        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -175,14 +207,14 @@ class SwishBetaBackward(Function):
         if not ctx.aligned:
             dims = tensors[0].dim()
             layout = (..., ..., None)
-            tensors = _rt.align(tensors, layout, dims)
-            directions = _rt.align(directions, layout, dims)
-            likes = _rt.align_likes(likes, _LAYOUT, dims)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+            tensors = _t.align(tensors, layout, dims)
+            directions = _t.align(directions, layout, dims)
+            likes = _t.align_likes(likes, _LAYOUT, dims)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0]).reshape(like[0])
+            _t.reduced(value, near, tensors[0]).reshape(like[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -194,10 +226,10 @@ class SwishBetaBackward(Function):
         layout = (...,) * 2 if aligned else _LAYOUT
         saved_layout = (...,) * 2 if aligned else (..., None)
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = SwishBetaBackward.apply(needs, *grads, *saved, values, batched, True)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -211,8 +243,8 @@ class _SwishBetaTraced(Function):
     @staticmethod
     def forward(x, beta):
         tensors, values = (x, beta), ()
-        _rt.check(tensors, ("x", "beta"), values, ())
-        tensors = _rt.align(tensors, _LAYOUT)
+        _t.check(tensors, ("x", "beta"), values, ())
+        tensors = _t.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -221,35 +253,36 @@ class _SwishBetaTraced(Function):
         x, beta = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x, beta))
+        ctx.likes = _t.likes((x, beta))
         ctx.save_for_backward(x, beta)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 2
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
-        saved = _rt.align(saved, (..., None), grads[0].dim())
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
+        saved = _t.align(saved, (..., None), grads[0].dim())
         found = _torch_backward(
-            needs, grads, saved, ctx.values, _rt.align_likes(likes, _LAYOUT, grads[0].dim())
+            needs, grads, saved, ctx.values, _t.align_likes(likes, _LAYOUT, grads[0].dim())
         )
         found = (g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
-        return _rt.spread(found, needs, (0, 1), 2)
+        return _t.spread(found, needs, (0, 1), 2)
 
 
 def _call(x, beta):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("swish_beta", x, beta)
     if torch.compiler.is_compiling():
         outputs = _SwishBetaTraced.apply(x, beta)
-    elif _rt.plain(x, beta):
-        outputs = SwishBetaFunction.forward(x, beta)
-    elif _rt.nested_forward_mode():
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _SwishBetaTraced.forward(x, beta)
+        nested = _t.nested_forward_mode()
+        outputs = (_SwishBetaTraced.forward if nested else SwishBetaFunction.apply)(x, beta)
+    elif _t.recorded(x, beta):
+        outputs = _apply(x, beta, False)
     else:
-        outputs = SwishBetaFunction.apply(x, beta)
+        outputs = SwishBetaFunction.forward(x, beta)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("swish_beta", x, beta)
     return outputs
 
 
@@ -284,7 +317,7 @@ class SwishBeta(_nn.Module):
 
     def __init__(self, device=None, dtype=None) -> None:
         _nn.Module.__init__(self)
-        self.beta = _rt.parameter(1, device, dtype)
+        self.beta = _t.parameter(1, device, dtype)
         self.reset_parameters()
 
     def reset_parameters(self) -> None:

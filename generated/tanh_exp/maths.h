@@ -9,35 +9,42 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_tanh_exp {
 
 // v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = std::exp(T(0.5) * u);
-  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+  const T half = autofn::exp(T(0.5) * u);
+  // Not &&: a branch would keep compilers from vectorising.
+  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
 template <typename T> AUTOFN_FN T tanh_exp_forward(T x) {
-  return x * std::tanh(std::exp(x));
+  return x * autofn::tanh(autofn::exp(x));
 }
 
 template <typename T> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
-  const T e0 = std::exp(x);
-  return grad * (std::tanh(e0) + times_exp(x * sech2(e0), x));
+  const T e0 = autofn::exp(x);
+  return grad * (autofn::tanh(e0) + times_exp(x * sech2(e0), x));
+}
+
+template <typename T>
+AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T e0 = autofn::exp(x);
+  const T t0 = autofn::tanh(e0);
+  const T v0 = sech2(e0);
+  const T v1 = x * v0;
+  const T v2 = times_exp(v1, x);
+  const T v3 = v2 + times_exp(v0, x) + times_exp(v0 - T(2) * times_exp(t0 * v1, x), x);
+  grad_grad = d_x * (t0 + v2);
+  grad_x = d_x * grad * v3;
 }
 
 }  // namespace autofn_tanh_exp

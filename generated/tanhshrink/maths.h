@@ -9,28 +9,29 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_tanhshrink {
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = std::exp(T(-2) * std::fabs(x));
+  const T e = autofn::exp(T(-2) * std::fabs(x));
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
-  return x - std::tanh(x);
+  return x - autofn::tanh(x);
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
   return grad * (T(1) - sech2(x));
+}
+
+template <typename T>
+AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = sech2(x);
+  grad_grad = d_x * (T(1) - v0);
+  grad_x = d_x * (T(2) * v0) * grad * autofn::tanh(x);
 }
 
 }  // namespace autofn_tanhshrink

@@ -9,13 +9,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_threshold {
 
@@ -25,6 +19,11 @@ template <typename T> AUTOFN_FN T threshold_forward(T x, T threshold, T value) {
 
 template <typename T> AUTOFN_FN T threshold_backward(T grad, T x, T threshold) {
   return threshold < x ? grad : T(0);
+}
+
+// Not needed: grad.
+template <typename T> AUTOFN_FN T threshold_double_backward(T grad, T d_x, T x, T threshold) {
+  return threshold < x ? d_x : T(0);
 }
 
 }  // namespace autofn_threshold

@@ -15,37 +15,70 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: threshold, value
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0])
+    dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, = tensors
+    threshold, value = values
+    if ops := _t.ops(x):
+        return (ops.forward(x, threshold, value),)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    x, = saved
+    threshold, value = values
+    if ops := _t.ops(grad, x):
+        return (ops.backward(grad, x, threshold),)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, = directions
+    grad, x = tensors
+    threshold, value = values
+    if ops := _t.ops(grad, d_x, x):
+        return (ops.double_backward(grad, d_x, x, threshold), None)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -59,50 +92,58 @@ class ThresholdFunction(Function):
 
     @staticmethod
     def forward(x, threshold, value):
+        if (ops := _t.direct(x)) and not isinstance(
+            threshold, Tensor
+        ) and not isinstance(value, Tensor):
+            return ops.forward(x, threshold, value)
         tensors, values = (x,), (threshold, value)
-        _rt.check(tensors, ("x",), values, ("threshold", "value"))
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+        _t.check(tensors, ("x",), values, ("threshold", "value"))
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, threshold, value = inputs
         ctx.set_materialize_grads(False)
         ctx.values = (threshold, value)
-        ctx.likes = _rt.likes((x,))
         ctx.save_for_backward(x)
         ctx.save_for_forward(x)
 
     @staticmethod
-    def backward(ctx, *grads):
-        needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
+    def backward(ctx, grad):
+        if grad is None:
             return (None,) * 3
-        found = ThresholdBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
-        )
+        x, = ctx.saved_tensors
+        if ops := _t.direct(grad, x):
+            threshold, value = ctx.values
+            return ops.backward(grad, x, threshold), None, None
+        likes = ((grad.shape, grad.dtype),)
+        found = ThresholdBackward.run((True,), grad, x, ctx.values, likes)
         if _rt.DEBUG:
             _rt.debug("threshold: gradients", *found)
-        return _rt.spread(found, needs, (0,), 3)
+        return found[0], None, None
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("threshold")
+        _t.refuse_nested_forward_mode("threshold")
         tensors = ctx.saved_tensors
         directions = (tangents[0],)
-        dtype = _rt.result_type(tensors[0])
+        dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute), *ctx.values)
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, x, threshold, value):
         tensors, dims = (x,), (in_dims[0],)
         layout = (...,) * 1
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, = _t.batch(tensors, dims, layout, rank)
         return ThresholdFunction.apply(x, threshold, value), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, ThresholdFunction).apply
 
 
 class ThresholdBackward(Function):
@@ -111,7 +152,7 @@ class ThresholdBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:2]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:2]) or _t.nested_forward_mode():
             return ThresholdBackward.forward(needs, *rest)
         return ThresholdBackward.apply(needs, *rest)
 
@@ -119,7 +160,7 @@ class ThresholdBackward(Function):
     def forward(needs, grad, x, values, likes):
         saved = (x,)
         found = backward_leaf(needs, (grad,), saved, values, likes)
-        return tuple(g for g in found if g is not None)
+        return found
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -132,18 +173,12 @@ class ThresholdBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:3]
-        directions = _rt.spread(directions, ctx.needs, range(1), 1)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(1), 1)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 5
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -151,11 +186,11 @@ class ThresholdBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:2]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -167,10 +202,10 @@ class ThresholdBackward(Function):
         layout = (...,) * 1
         saved_layout = (...,) * 1
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = ThresholdBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -184,7 +219,7 @@ class _ThresholdTraced(Function):
     @staticmethod
     def forward(x, threshold, value):
         tensors, values = (x,), (threshold, value)
-        _rt.check(tensors, ("x",), values, ("threshold", "value"))
+        _t.check(tensors, ("x",), values, ("threshold", "value"))
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -193,33 +228,40 @@ class _ThresholdTraced(Function):
         x, threshold, value = inputs
         ctx.set_materialize_grads(False)
         ctx.values = (threshold, value)
-        ctx.likes = _rt.likes((x,))
+        ctx.likes = _t.likes((x,))
         ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 3
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0,), 3)
+        return _t.spread(found, needs, (0,), 3)
 
 
 def _call(x, threshold, value):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("threshold", x, threshold, value)
     if torch.compiler.is_compiling():
         outputs = _ThresholdTraced.apply(x, threshold, value)
-    elif _rt.plain(x):
-        outputs = ThresholdFunction.forward(x, threshold, value)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(x)) and not isinstance(
+        threshold, Tensor
+    ) and not isinstance(value, Tensor):
+        outputs = ops.forward(x, threshold, value)
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _ThresholdTraced.forward(x, threshold, value)
+        nested = _t.nested_forward_mode()
+        outputs = (
+            _ThresholdTraced.forward if nested else ThresholdFunction.apply
+        )(x, threshold, value)
+    elif _t.recorded(x):
+        outputs = _apply(x, threshold, value)
     else:
-        outputs = ThresholdFunction.apply(x, threshold, value)
+        outputs = ThresholdFunction.forward(x, threshold, value)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("threshold", x, threshold, value)
     return outputs
 
 

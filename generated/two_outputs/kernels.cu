@@ -3,38 +3,58 @@
 // two_outputs on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_two_outputs {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out0, out1 = two_outputs_forward(x)
 template <typename S> struct two_outputs_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 1;
+  static constexpr int kInputs = 1, kOutputs = 2;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   S* out0;
   S* out1;
 
-  __device__ bool aligned() const { return autofn::aligned(x, out0, out1); }
+  static two_outputs_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out0_v, out1_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      two_outputs_forward(x_v.at[k], out0_v.at[k], out1_v.at[k]);
+      two_outputs_forward(widen(in.x.at[k]), out0_v.at[k], out1_v.at[k]);
     }
-    store(out0 + at.output, out0_v);
-    store(out1 + at.output, out1_v);
+    at.store(0, out0, out0_v);
+    at.store(1, out1, out1_v);
   }
 };
 
@@ -42,29 +62,136 @@ template <typename S> struct two_outputs_forward_op {
 template <typename S> struct two_outputs_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* grad_out0;
   const S* grad_out1;
   const S* x;
   S* grad_x;
 
-  __device__ bool aligned() const { return autofn::aligned(grad_out0, grad_out1, x, grad_x); }
+  static two_outputs_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_out0_v = load<N>(grad_out0 + at.input(0));
-    const Pack<T, N> grad_out1_v = load<N>(grad_out1 + at.input(1));
-    const Pack<T, N> x_v = load<N>(x + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> grad_out0;
+    Pack<S, N> grad_out1;
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_out0),
+        at.template load<N>(1, grad_out1),
+        at.template load<N>(2, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = two_outputs_backward(grad_out0_v.at[k], grad_out1_v.at[k], x_v.at[k]);
+      grad_x_v.at[k] = two_outputs_backward(widen(in.grad_out0.at[k]), widen(in.grad_out1.at[k]),
+          widen(in.x.at[k]));
     }
-    store(grad_x + at.output, grad_x_v);
+    at.store(0, grad_x, grad_x_v);
+  }
+};
+
+// grad_grad_out0, grad_grad_out1, grad_x = two_outputs_double_backward(grad_out0, grad_out1, d_x,
+//     x)
+template <typename S> struct two_outputs_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 4, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xf, kTensorOutputs = 0x7;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad_out0;
+  const S* grad_out1;
+  const S* d_x;
+  const S* x;
+  S* grad_grad_out0;
+  S* grad_grad_out1;
+  S* grad_x;
+
+  static two_outputs_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const S*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<S*>(call.outputs[2].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad_out0;
+    Pack<S, N> grad_out1;
+    Pack<S, N> d_x;
+    Pack<S, N> x;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad_out0),
+        at.template load<N>(1, grad_out1),
+        at.template load<N>(2, d_x),
+        at.template load<N>(3, x),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_out0_v, grad_grad_out1_v, grad_x_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      two_outputs_double_backward(widen(in.grad_out0.at[k]), widen(in.grad_out1.at[k]),
+          widen(in.d_x.at[k]), widen(in.x.at[k]), grad_grad_out0_v.at[k], grad_grad_out1_v.at[k],
+          grad_x_v.at[k]);
+    }
+    if (grad_grad_out0 != nullptr) at.store(0, grad_grad_out0, grad_grad_out0_v);
+    if (grad_grad_out1 != nullptr) at.store(1, grad_grad_out1, grad_grad_out1_v);
+    if (grad_x != nullptr) at.store(2, grad_x, grad_x_v);
   }
 };
 
 }  // namespace autofn_two_outputs
 
-AUTOFN_INSTANTIATE(autofn_two_outputs::two_outputs_forward_op)
-AUTOFN_INSTANTIATE(autofn_two_outputs::two_outputs_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_two_outputs::two_outputs_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_two_outputs::two_outputs_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_two_outputs::two_outputs_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_two_outputs::two_outputs_forward_op>(call);
+    case 1:
+      return workspace<autofn_two_outputs::two_outputs_backward_op>(call);
+    case 2:
+      return workspace<autofn_two_outputs::two_outputs_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

@@ -10,13 +10,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_two_outputs {
 
@@ -29,6 +23,16 @@ template <typename T> AUTOFN_FN void two_outputs_forward(T x, T& out0, T& out1) 
 
 template <typename T> AUTOFN_FN T two_outputs_backward(T grad_out0, T grad_out1, T x) {
   return T(2) * grad_out0 * x + T(3) * grad_out1;
+}
+
+// Not needed: grad_out1.
+template <typename T>
+AUTOFN_FN void two_outputs_double_backward(
+    T grad_out0, T grad_out1, T d_x, T x, T& grad_grad_out0, T& grad_grad_out1, T& grad_x) {
+  const T v0 = T(2) * d_x;
+  grad_grad_out0 = v0 * x;
+  grad_grad_out1 = T(3) * d_x;
+  grad_x = v0 * grad_out0;
 }
 
 }  // namespace autofn_two_outputs

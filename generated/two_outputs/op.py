@@ -17,6 +17,7 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
 
@@ -27,34 +28,64 @@ class TwoOutputsOutput(NamedTuple):
     out1: Tensor
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: none
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0])
+    dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, = tensors
+    if ops := _t.ops(x):
+        return ops.forward(x)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad_out0, grad_out1 = grads
+    x, = saved
+    if ops := _t.ops(grad_out0, grad_out1, x):
+        return (ops.backward(grad_out0, grad_out1, x),)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, = directions
+    grad_out0, grad_out1, x = tensors
+    if ops := _t.ops(grad_out0, grad_out1, d_x, x):
+        found = ops.double_backward(grad_out0, grad_out1, d_x, x, _t.bits(needs), [])
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -69,49 +100,52 @@ class TwoOutputsFunction(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ("x",), values, ())
-        outputs = forward_leaf(tensors, values)
-        return outputs
+        _t.check(tensors, ("x",), values, ())
+        return forward_leaf(tensors, values)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
         x, = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x,))
+        ctx.likes = _t.likes((x,))
         ctx.save_for_backward(x)
         ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 1
         found = TwoOutputsBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("two_outputs: gradients", *found)
-        return _rt.spread(found, needs, (0,), 1)
+        return _t.spread(found, needs, (0,), 1)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("two_outputs")
+        _t.refuse_nested_forward_mode("two_outputs")
         tensors = ctx.saved_tensors
         directions = (tangents[0],)
-        dtype = _rt.result_type(tensors[0])
+        dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return tuple(_rt.finish(each, shape, dtype, tensors[0]) for each in found)
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
+        return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
     @staticmethod
     def vmap(info, in_dims, x):
         tensors, dims = (x,), (in_dims[0],)
         layout = (...,) * 1
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, = _t.batch(tensors, dims, layout, rank)
         return TwoOutputsFunction.apply(x), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, TwoOutputsFunction).apply
 
 
 class TwoOutputsBackward(Function):
@@ -120,7 +154,7 @@ class TwoOutputsBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:3]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:3]) or _t.nested_forward_mode():
             return TwoOutputsBackward.forward(needs, *rest)
         return TwoOutputsBackward.apply(needs, *rest)
 
@@ -141,18 +175,12 @@ class TwoOutputsBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:4]
-        directions = _rt.spread(directions, ctx.needs, range(1), 1)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(1), 1)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 6
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, like, tensors[0]) if want else None
-            for value, want, like in zip(found, wanted, likes)
-        )
+        likes = _t.likes(tensors)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, likes)
         return None, *found, None, None
 
     @staticmethod
@@ -160,11 +188,11 @@ class TwoOutputsBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:3]
         likes = ctx.likes
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0])
+            _t.reduced(value, near, tensors[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -176,10 +204,10 @@ class TwoOutputsBackward(Function):
         layout = (...,) * 1
         saved_layout = (...,) * 1
         flat = (...,) * 2
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = TwoOutputsBackward.apply(needs, *grads, *saved, values, batched)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -193,7 +221,7 @@ class _TwoOutputsTraced(Function):
     @staticmethod
     def forward(x):
         tensors, values = (x,), ()
-        _rt.check(tensors, ("x",), values, ())
+        _t.check(tensors, ("x",), values, ())
         outputs = _torch_forward(tensors, values)
         return outputs
 
@@ -202,33 +230,36 @@ class _TwoOutputsTraced(Function):
         x, = inputs
         ctx.set_materialize_grads(False)
         ctx.values = ()
-        ctx.likes = _rt.likes((x,))
+        ctx.likes = _t.likes((x,))
         ctx.save_for_backward(x)
 
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0],)
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 1
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
         found = (
             g for g in _torch_backward(needs, grads, saved, ctx.values, likes) if g is not None
         )
-        return _rt.spread(found, needs, (0,), 1)
+        return _t.spread(found, needs, (0,), 1)
 
 
 def _call(x):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("two_outputs", x)
     if torch.compiler.is_compiling():
         outputs = _TwoOutputsTraced.apply(x)
-    elif _rt.plain(x):
-        outputs = TwoOutputsFunction.forward(x)
-    elif _rt.nested_forward_mode():
+    elif (ops := _t.direct(x)):
+        outputs = ops.forward(x)
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _TwoOutputsTraced.forward(x)
+        nested = _t.nested_forward_mode()
+        outputs = (_TwoOutputsTraced.forward if nested else TwoOutputsFunction.apply)(x)
+    elif _t.recorded(x):
+        outputs = _apply(x)
     else:
-        outputs = TwoOutputsFunction.apply(x)
+        outputs = TwoOutputsFunction.forward(x)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("two_outputs", x)
     return TwoOutputsOutput(*outputs)
 
 

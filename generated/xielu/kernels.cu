@@ -3,22 +3,27 @@
 // xielu on CUDA: which scalar function of maths.h runs over which operands.
 //
 // Tensors are stored as S. The maths, parameters and numbers are of the compute type T: double for
-// double, else float. Both loops of loops.cuh run each kernel, N elements at a time where they can.
+// double, else float. The loops of loops.cuh have a kernel load and compute N elements at a time.
+#include "kernel.h"
+#include "launch.cuh"
 #include "loops.cuh"
 #include "maths.h"
 
 namespace autofn_xielu {
 
+using autofn::Call;
 using autofn::compute_t;
-using autofn::load;
 using autofn::Pack;
-using autofn::store;
+using autofn::widen;
 
 // out = xielu_forward(x, alpha_p, alpha_n, beta, eps)
 template <typename S> struct xielu_forward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 3;
+  static constexpr int kInputs = 3, kOutputs = 1;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* x;
   const T* alpha_p;
@@ -27,18 +32,39 @@ template <typename S> struct xielu_forward_op {
   T eps;
   S* out;
 
-  __device__ bool aligned() const { return autofn::aligned(x, alpha_p, alpha_n, out); }
+  static xielu_forward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const T*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        T(call.numbers[0]),
+        T(call.numbers[1]),
+        static_cast<S*>(call.outputs[0].data),
+    };
+  }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> x_v = load<N>(x + at.input(0));
-    const Pack<T, N> alpha_p_v = load<N>(alpha_p + at.input(1));
-    const Pack<T, N> alpha_n_v = load<N>(alpha_n + at.input(2));
+  template <int N> struct Loaded {
+    Pack<S, N> x;
+    Pack<T, N> alpha_p;
+    Pack<T, N> alpha_n;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, x),
+        at.template load<N>(1, alpha_p),
+        at.template load<N>(2, alpha_n),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = xielu_forward(x_v.at[k], alpha_p_v.at[k], alpha_n_v.at[k], beta, eps);
+      out_v.at[k] = xielu_forward(widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+          widen(in.alpha_n.at[k]), beta, eps);
     }
-    store(out + at.output, out_v);
+    at.store(0, out, out_v);
   }
 };
 
@@ -46,7 +72,10 @@ template <typename S> struct xielu_forward_op {
 template <typename S> struct xielu_backward_op {
   using storage = S;
   using T = compute_t<S>;
-  static constexpr int kInputs = 4;
+  static constexpr int kInputs = 4, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
 
   const S* grad;
   const S* x;
@@ -58,28 +87,156 @@ template <typename S> struct xielu_backward_op {
   T* grad_alpha_p;
   T* grad_alpha_n;
 
-  __device__ bool aligned() const {
-    return autofn::aligned(grad, x, alpha_p, alpha_n, grad_x, grad_alpha_p, grad_alpha_n);
+  static xielu_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        T(call.numbers[0]),
+        T(call.numbers[1]),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<T*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+    };
   }
 
-  template <int N, typename At> __device__ void apply(const At& at) const {
-    const Pack<T, N> grad_v = load<N>(grad + at.input(0));
-    const Pack<T, N> x_v = load<N>(x + at.input(1));
-    const Pack<T, N> alpha_p_v = load<N>(alpha_p + at.input(2));
-    const Pack<T, N> alpha_n_v = load<N>(alpha_n + at.input(3));
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> x;
+    Pack<T, N> alpha_p;
+    Pack<T, N> alpha_n;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, x),
+        at.template load<N>(2, alpha_p),
+        at.template load<N>(3, alpha_n),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
     Pack<T, N> grad_x_v, grad_alpha_p_v, grad_alpha_n_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      xielu_backward(grad_v.at[k], x_v.at[k], alpha_p_v.at[k], alpha_n_v.at[k], beta, eps,
-          grad_x_v.at[k], grad_alpha_p_v.at[k], grad_alpha_n_v.at[k]);
+      xielu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+          widen(in.alpha_n.at[k]), beta, eps, grad_x_v.at[k], grad_alpha_p_v.at[k],
+          grad_alpha_n_v.at[k]);
     }
-    store(grad_x + at.output, grad_x_v);
-    store(grad_alpha_p + at.output, grad_alpha_p_v);
-    store(grad_alpha_n + at.output, grad_alpha_n_v);
+    if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
+    if (grad_alpha_p != nullptr) at.store(1, grad_alpha_p, grad_alpha_p_v);
+    if (grad_alpha_n != nullptr) at.store(2, grad_alpha_n, grad_alpha_n_v);
+  }
+};
+
+// grad_grad, grad_x, grad_alpha_p, grad_alpha_n = xielu_double_backward(grad, d_x, d_alpha_p,
+//     d_alpha_n, x, alpha_p, alpha_n, beta, eps)
+template <typename S> struct xielu_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 7, kOutputs = 4;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0x13, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const T* d_alpha_p;
+  const T* d_alpha_n;
+  const S* x;
+  const T* alpha_p;
+  const T* alpha_n;
+  T beta;
+  T eps;
+  S* grad_grad;
+  S* grad_x;
+  T* grad_alpha_p;
+  T* grad_alpha_n;
+
+  static xielu_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const T*>(call.inputs[3].data),
+        static_cast<const S*>(call.inputs[4].data),
+        static_cast<const T*>(call.inputs[5].data),
+        static_cast<const T*>(call.inputs[6].data),
+        T(call.numbers[0]),
+        T(call.numbers[1]),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+        static_cast<T*>(call.outputs[3].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<T, N> d_alpha_p;
+    Pack<T, N> d_alpha_n;
+    Pack<S, N> x;
+    Pack<T, N> alpha_p;
+    Pack<T, N> alpha_n;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_alpha_p),
+        at.template load<N>(3, d_alpha_n),
+        at.template load<N>(4, x),
+        at.template load<N>(5, alpha_p),
+        at.template load<N>(6, alpha_n),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v, grad_alpha_p_v, grad_alpha_n_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      xielu_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.d_alpha_p.at[k]),
+          widen(in.d_alpha_n.at[k]), widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+          widen(in.alpha_n.at[k]), beta, eps, grad_grad_v.at[k], grad_x_v.at[k],
+          grad_alpha_p_v.at[k], grad_alpha_n_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
+    if (grad_alpha_p != nullptr) at.store(2, grad_alpha_p, grad_alpha_p_v);
+    if (grad_alpha_n != nullptr) at.store(3, grad_alpha_n, grad_alpha_n_v);
   }
 };
 
 }  // namespace autofn_xielu
 
-AUTOFN_INSTANTIATE(autofn_xielu::xielu_forward_op)
-AUTOFN_INSTANTIATE(autofn_xielu::xielu_backward_op)
+namespace autofn {
+
+int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
+  switch (kernel) {
+    case 0:
+      return run<autofn_xielu::xielu_forward_op>(call, memory, stream);
+    case 1:
+      return run<autofn_xielu::xielu_backward_op>(call, memory, stream);
+    case 2:
+      return run<autofn_xielu::xielu_double_backward_op>(call, memory, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+std::int64_t cuda_workspace(int kernel, const Call& call) {
+  switch (kernel) {
+    case 0:
+      return workspace<autofn_xielu::xielu_forward_op>(call);
+    case 1:
+      return workspace<autofn_xielu::xielu_backward_op>(call);
+    case 2:
+      return workspace<autofn_xielu::xielu_double_backward_op>(call);
+  }
+  return 0;
+}
+
+}  // namespace autofn

@@ -16,13 +16,7 @@
 // type: double for float64, else float.
 #pragma once
 
-#include <cmath>
-
-#ifdef __CUDACC__
-#define AUTOFN_FN __host__ __device__ __forceinline__
-#else
-#define AUTOFN_FN inline
-#endif
+#include "primitives.h"
 
 namespace autofn_xielu {
 
@@ -30,24 +24,25 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = std::exp(T(0.5) * u);
-  return v == T(0) && half == T(INFINITY) ? v : v * half * half;
+  const T half = autofn::exp(T(0.5) * u);
+  // Not &&: a branch would keep compilers from vectorising.
+  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = std::exp(-std::fabs(x));
+  const T e = autofn::exp(-std::fabs(x));
   return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + std::log1p(std::exp(-std::fabs(x)));
+  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
 }
 
 template <typename T> AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
   const T v0 = beta + softplus(alpha_n);
-  const T v1 = v0 * std::expm1(x >= eps ? eps : x) + beta * x - v0 * x;
+  const T v1 = v0 * autofn::expm1(x >= eps ? eps : x) + beta * x - v0 * x;
   return x > T(0) ? x * (beta + x * softplus(alpha_p)) : v1;
 }
 
@@ -60,7 +55,34 @@ AUTOFN_FN void xielu_backward(
   const T v1 = (sp0 + beta) * times_exp(eps > x ? T(1) : T(0), v0) - sp0;
   grad_x = grad * (c0 ? beta + T(2) * x * softplus(alpha_p) : v1);
   grad_alpha_p = c0 ? grad * square(x) * sigmoid(alpha_p) : T(0);
-  grad_alpha_n = c0 ? T(0) : grad * (std::expm1(v0) - x) * sigmoid(alpha_n);
+  grad_alpha_n = c0 ? T(0) : grad * (autofn::expm1(v0) - x) * sigmoid(alpha_n);
+}
+
+template <typename T>
+AUTOFN_FN void xielu_double_backward(
+    T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
+    T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
+  const T v0 = T(2) * softplus(alpha_p);
+  const bool c0 = x > T(0);
+  const T sp0 = softplus(alpha_n);
+  const T v1 = eps > x ? T(1) : T(0);
+  const T v2 = x >= eps ? eps : x;
+  const T v3 = times_exp(v1, v2);
+  const T v4 = v3 * (sp0 + beta);
+  const T s0 = sigmoid(alpha_p);
+  const T v5 = s0 * square(x);
+  const T s1 = sigmoid(alpha_n);
+  const T v6 = s1 * (autofn::expm1(v2) - x);
+  const T v7 = d_x * grad;
+  const T v8 = c0 ? x * (T(2) * s0) : T(0);
+  const T v9 = grad * d_alpha_p;
+  const T v10 = c0 ? T(0) : s1 * (v3 - T(1));
+  const T v11 = grad * d_alpha_n;
+  const T v12 = d_x * (c0 ? beta + v0 * x : v4 - sp0) + (c0 ? v5 * d_alpha_p : T(0));
+  grad_grad = v12 + (c0 ? T(0) : v6 * d_alpha_n);
+  grad_x = v7 * (c0 ? v0 : v1 * v4) + v8 * v9 + v10 * v11;
+  grad_alpha_p = v7 * v8 + (c0 ? v5 * v9 * sigmoid(-alpha_p) : T(0));
+  grad_alpha_n = v7 * v10 + (c0 ? T(0) : v6 * v11 * sigmoid(-alpha_n));
 }
 
 }  // namespace autofn_xielu

@@ -17,7 +17,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 import torch
 import torch.nn.functional as F
 
-from ._runtime import add
+from ._tensors import add
 
 
 def _times_exp(v, u):

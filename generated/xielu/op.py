@@ -15,40 +15,89 @@ from torch import nn as _nn
 from torch.autograd import Function
 
 from . import _runtime as _rt
+from . import _tensors as _t
 from . import maths
 
-# How each input lies in the output: see `_runtime.align`.
+# How each input lies in the output: see `_tensors.align`.
 _LAYOUT = (..., None, None)
 
 
-# --- the leaves: what computes, in PyTorch operations -----------------------------------------
+# --- the leaves: what computes ----------------------------------------------------------------
+# Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 
 
 def _torch_forward(tensors, values):
-    """The outputs. `tensors` broadcast against each other.
-
-    values: beta, eps
-    """
-    _rt.backend()
-    dtype = _rt.result_type(tensors[0])
+    dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_rt.cast(tensors, _rt.compute_type(dtype)), *values)
-    return (_rt.finish(found, shape, dtype, tensors[0]),)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    """The gradients that `needs` asks for, each in the shape and dtype that `likes` gives."""
-    dtype = _rt.compute_type(grads[0].dtype)
-    grads = _rt.cast(grads, dtype)
-    found = maths.vjp(needs, *grads, *_rt.cast(saved, dtype), *values)
+    dtype = _t.compute_type(grads[0].dtype)
+    grads = _t.cast(grads, dtype)
+    found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
-        _rt.reduced(value, like, grads[0]) if need else None
+        _t.reduced(value, like, grads[0]) if need else None
         for value, need, like in zip(found, needs, likes)
     )
 
 
-forward_leaf = _torch_forward
-backward_leaf = _torch_backward
+def _torch_double_backward(needs, directions, tensors, values, likes):
+    dtype = _t.compute_type(tensors[0].dtype)
+    tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
+    found = maths.double_vjp(needs, *directions, *tensors, *values)
+    return tuple(
+        _t.reduced(value, like, tensors[0]) if need else None
+        for value, need, like in zip(found, needs, likes)
+    )
+
+
+def forward_leaf(tensors, values):
+    """The outputs."""
+    x, alpha_p, alpha_n = tensors
+    beta, eps = values
+    if ops := _t.ops(x, alpha_p, alpha_n):
+        return (ops.forward(x, alpha_p, alpha_n, beta, eps, _t.CODES[_t.result_type(x)]),)
+    return _torch_forward(tensors, values)
+
+
+def backward_leaf(needs, grads, saved, values, likes):
+    """The gradients that `needs` asks for, None for others."""
+    grad, = grads
+    x, alpha_p, alpha_n = _t.filled(saved, grad)
+    beta, eps = values
+    if ops := _t.ops(grad, x, alpha_p, alpha_n):
+        found = ops.backward(
+            grad, x, alpha_p, alpha_n, beta, eps, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    return _torch_backward(needs, grads, saved, values, likes)
+
+
+def double_backward_leaf(needs, directions, tensors, values, likes):
+    """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    d_x, d_alpha_p, d_alpha_n = directions
+    grad, x, alpha_p, alpha_n = tensors
+    beta, eps = values
+    if ops := _t.ops(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n):
+        found = ops.double_backward(
+            grad,
+            d_x,
+            d_alpha_p,
+            d_alpha_n,
+            x,
+            alpha_p,
+            alpha_n,
+            beta,
+            eps,
+            _t.bits(needs),
+            _t.like_codes(grad, likes),
+        )
+        return _t.wanted(found, needs)
+    return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
 # --- autograd ---------------------------------------------------------------------------------
@@ -63,11 +112,10 @@ class XieluFunction(Function):
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps, aligned=False):
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
-        _rt.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
+        _t.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
         if not aligned:
-            tensors = _rt.align(tensors, _LAYOUT)
-        outputs = forward_leaf(tensors, values)
-        return outputs[0]
+            tensors = _t.align(tensors, _LAYOUT)
+        return forward_leaf(tensors, values)[0]
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -75,7 +123,7 @@ class XieluFunction(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = (beta, eps)
-        ctx.likes = _rt.likes((x, alpha_p, alpha_n))
+        ctx.likes = _t.likes((x, alpha_p, alpha_n))
         ctx.aligned = aligned
         ctx.save_for_backward(
             x, alpha_p if needs[0] or needs[1] else None, alpha_n if needs[0] or needs[2] else None
@@ -85,37 +133,41 @@ class XieluFunction(Function):
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 6
         found = XieluBackward.run(
-            needs, *_rt.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("xielu: gradients", *found)
-        return _rt.spread(found, needs, (0, 1, 2), 6)
+        return _t.spread(found, needs, (0, 1, 2), 6)
 
     @staticmethod
     def jvp(ctx, *tangents):
-        _rt.refuse_nested_forward_mode("xielu")
+        _t.refuse_nested_forward_mode("xielu")
         tensors = ctx.saved_tensors
         directions = (tangents[0], tangents[1], tangents[2])
         if not ctx.aligned:
-            dims = _rt.rank(tensors, _LAYOUT)
-            tensors = _rt.align(tensors, _LAYOUT, dims)
-            directions = _rt.align(directions, _LAYOUT, dims)
-        dtype = _rt.result_type(tensors[0])
+            dims = _t.rank(tensors, _LAYOUT)
+            tensors = _t.align(tensors, _LAYOUT, dims)
+            directions = _t.align(directions, _LAYOUT, dims)
+        dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _rt.compute_type(dtype)
-        found = maths.jvp(*_rt.cast(directions, compute), *_rt.cast(tensors, compute), *ctx.values)
-        return _rt.finish(found, shape, dtype, tensors[0])
+        compute = _t.compute_type(dtype)
+        found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute), *ctx.values)
+        return _t.finish(found, shape, dtype, tensors[0])
 
     @staticmethod
     def vmap(info, in_dims, x, alpha_p, alpha_n, beta, eps, aligned):
         tensors, dims = (x, alpha_p, alpha_n), (in_dims[0], in_dims[1], in_dims[2])
         layout = (...,) * 3 if aligned else _LAYOUT
-        rank = _rt.batched_rank(tensors, dims, layout)
-        x, alpha_p, alpha_n = _rt.batch(tensors, dims, layout, rank)
+        rank = _t.batched_rank(tensors, dims, layout)
+        x, alpha_p, alpha_n = _t.batch(tensors, dims, layout, rank)
         return XieluFunction.apply(x, alpha_p, alpha_n, beta, eps, True), 0
+
+
+# `apply` where torch.func is not at work, but for its look at the signature.
+_apply = super(Function, XieluFunction).apply
 
 
 class XieluBackward(Function):
@@ -124,7 +176,7 @@ class XieluBackward(Function):
     @staticmethod
     def run(needs, *rest):
         """`apply`, or the leaf at once where nothing is to be differentiated."""
-        if _rt.plain(*rest[:4]) or _rt.nested_forward_mode():
+        if _t.plain(*rest[:4]) or _t.nested_forward_mode():
             return XieluBackward.forward(needs, *rest)
         return XieluBackward.apply(needs, *rest)
 
@@ -132,8 +184,8 @@ class XieluBackward(Function):
     def forward(needs, grad, x, alpha_p, alpha_n, values, likes, aligned):
         saved = (x, alpha_p, alpha_n)
         if not aligned:
-            saved = _rt.align(saved, (..., None, None), grad.dim())
-        aligned_likes = likes if aligned else _rt.align_likes(likes, _LAYOUT, grad.dim())
+            saved = _t.align(saved, (..., None, None), grad.dim())
+        aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
         return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
 
@@ -149,25 +201,20 @@ class XieluBackward(Function):
     @staticmethod
     def backward(ctx, *directions):
         wanted = ctx.needs_input_grad[1:5]
-        directions = _rt.spread(directions, ctx.needs, range(3), 3)
-        if not any(wanted) or all(d is None for d in directions):
+        directions = _t.spread(directions, ctx.needs, range(3), 3)
+        if not any(wanted) or _t.absent(directions):
             return (None,) * 8
         tensors = ctx.saved_tensors
-        likes = _rt.likes(tensors)
+        likes = _t.likes(tensors)
         aligned = likes
         if not ctx.aligned:
             dims = tensors[0].dim()
             layout = (..., ..., None, None)
-            tensors = _rt.align(tensors, layout, dims)
-            directions = _rt.align(directions, _LAYOUT, dims)
-            aligned = _rt.align_likes(likes, layout, dims)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
-        found = maths.double_vjp(wanted, *directions, *tensors, *ctx.values)
-        found = (
-            _rt.reduced(value, near, tensors[0]).reshape(like[0]) if want else None
-            for value, want, like, near in zip(found, wanted, likes, aligned)
-        )
+            tensors = _t.align(tensors, layout, dims)
+            directions = _t.align(directions, _LAYOUT, dims)
+            aligned = _t.align_likes(likes, layout, dims)
+        found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
+        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -178,14 +225,14 @@ class XieluBackward(Function):
         if not ctx.aligned:
             dims = tensors[0].dim()
             layout = (..., ..., None, None)
-            tensors = _rt.align(tensors, layout, dims)
-            directions = _rt.align(directions, layout, dims)
-            likes = _rt.align_likes(likes, _LAYOUT, dims)
-        dtype = _rt.compute_type(tensors[0].dtype)
-        tensors, directions = _rt.cast(tensors, dtype), _rt.cast(directions, dtype)
+            tensors = _t.align(tensors, layout, dims)
+            directions = _t.align(directions, layout, dims)
+            likes = _t.align_likes(likes, _LAYOUT, dims)
+        dtype = _t.compute_type(tensors[0].dtype)
+        tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
-            _rt.reduced(value, near, tensors[0]).reshape(like[0])
+            _t.reduced(value, near, tensors[0]).reshape(like[0])
             for value, need, like, near in zip(found, ctx.needs, ctx.likes, likes)
             if need
         )
@@ -197,10 +244,10 @@ class XieluBackward(Function):
         layout = (...,) * 3 if aligned else _LAYOUT
         saved_layout = (...,) * 3 if aligned else (..., None, None)
         flat = (...,) * 1
-        rank = _rt.batched_rank(grads, grad_dims, flat)
-        grads = _rt.batch(grads, grad_dims, flat, rank, info.batch_size)
-        saved = _rt.batch(saved, saved_dims, saved_layout, rank)
-        batched = _rt.batch_likes(likes, layout, rank, info.batch_size)
+        rank = _t.batched_rank(grads, grad_dims, flat)
+        grads = _t.batch(grads, grad_dims, flat, rank, info.batch_size)
+        saved = _t.batch(saved, saved_dims, saved_layout, rank)
+        batched = _t.batch_likes(likes, layout, rank, info.batch_size)
         found = XieluBackward.apply(needs, *grads, *saved, values, batched, True)
         wanted = [like for like, need in zip(likes, needs) if need]
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
@@ -214,8 +261,8 @@ class _XieluTraced(Function):
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps):
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
-        _rt.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
-        tensors = _rt.align(tensors, _LAYOUT)
+        _t.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
+        tensors = _t.align(tensors, _LAYOUT)
         outputs = _torch_forward(tensors, values)
         return outputs[0]
 
@@ -225,7 +272,7 @@ class _XieluTraced(Function):
         needs = ctx.needs_input_grad
         ctx.set_materialize_grads(False)
         ctx.values = (beta, eps)
-        ctx.likes = _rt.likes((x, alpha_p, alpha_n))
+        ctx.likes = _t.likes((x, alpha_p, alpha_n))
         ctx.save_for_backward(
             x, alpha_p if needs[0] or needs[1] else None, alpha_n if needs[0] or needs[2] else None
         )
@@ -233,29 +280,32 @@ class _XieluTraced(Function):
     @staticmethod
     def backward(ctx, *grads):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
-        if not any(needs) or all(grad is None for grad in grads):
+        if not any(needs) or _t.absent(grads):
             return (None,) * 5
-        grads, saved, likes = _rt.fill(grads), ctx.saved_tensors, ctx.likes
-        saved = _rt.align(saved, (..., None, None), grads[0].dim())
+        grads, saved, likes = _t.fill(grads), ctx.saved_tensors, ctx.likes
+        saved = _t.align(saved, (..., None, None), grads[0].dim())
         found = _torch_backward(
-            needs, grads, saved, ctx.values, _rt.align_likes(likes, _LAYOUT, grads[0].dim())
+            needs, grads, saved, ctx.values, _t.align_likes(likes, _LAYOUT, grads[0].dim())
         )
         found = (g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
-        return _rt.spread(found, needs, (0, 1, 2), 5)
+        return _t.spread(found, needs, (0, 1, 2), 5)
 
 
 def _call(x, alpha_p, alpha_n, beta, eps):
-    if _rt.DEBUG and not torch.compiler.is_compiling():
-        _rt.debug("xielu", x, alpha_p, alpha_n, beta, eps)
     if torch.compiler.is_compiling():
         outputs = _XieluTraced.apply(x, alpha_p, alpha_n, beta, eps)
-    elif _rt.plain(x, alpha_p, alpha_n):
-        outputs = XieluFunction.forward(x, alpha_p, alpha_n, beta, eps)
-    elif _rt.nested_forward_mode():
+    elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
-        outputs = _XieluTraced.forward(x, alpha_p, alpha_n, beta, eps)
+        nested = _t.nested_forward_mode()
+        outputs = (
+            _XieluTraced.forward if nested else XieluFunction.apply
+        )(x, alpha_p, alpha_n, beta, eps)
+    elif _t.recorded(x, alpha_p, alpha_n):
+        outputs = _apply(x, alpha_p, alpha_n, beta, eps, False)
     else:
-        outputs = XieluFunction.apply(x, alpha_p, alpha_n, beta, eps)
+        outputs = XieluFunction.forward(x, alpha_p, alpha_n, beta, eps)
+    if _rt.DEBUG and not torch.compiler.is_compiling():
+        _rt.debug("xielu", x, alpha_p, alpha_n, beta, eps)
     return outputs
 
 
@@ -310,8 +360,8 @@ class Xielu(_nn.Module):
 
     def __init__(self, beta: float = 0.5, eps: float = -1e-06, device=None, dtype=None) -> None:
         _nn.Module.__init__(self)
-        self.alpha_p = _rt.parameter(1, device, dtype)
-        self.alpha_n = _rt.parameter(1, device, dtype)
+        self.alpha_p = _t.parameter(1, device, dtype)
+        self.alpha_n = _t.parameter(1, device, dtype)
         self.beta = beta
         self.eps = eps
         self.reset_parameters()

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -24,7 +25,6 @@ from autofn.verify.checks.compare import (
 )
 from autofn.verify.checks.context import Context, variant
 from autofn.verify.job import Array, Case
-from autofn.verify.leaves import KernelLeaves
 
 SHAPE = (3, 7, 5, 3)
 ULPS = 64
@@ -38,12 +38,26 @@ LAYOUTS = (
     "misaligned",
     "expanded",
     "broadcast",
+    "broadcast inside",
+    "broadcast outside",
+    "broadcast crosswise",
     "empty",
 )
 
+BROADCAST = {
+    "broadcast": ((), (SHAPE[1], 1, SHAPE[3])),
+    "broadcast inside": ((), (SHAPE[0], SHAPE[1], 1, 1)),
+    "broadcast outside": ((), SHAPE[-2:]),
+    "broadcast crosswise": ((SHAPE[1], 1, SHAPE[3]), (SHAPE[0], 1, SHAPE[2], 1)),
+}
+"""The shapes of tensors in turn, () for SHAPE: how gradients are summed. The last keeps its own."""
 
-def agreement(context: Context, kernels: KernelLeaves) -> str:
-    """Outputs and gradients of the kernels equal those of the PyTorch leaf to rounding."""
+
+def agreement(context: Context, kernels: Callable[[], AbstractContextManager[None]]) -> str:
+    """Outputs and gradients of the kernels equal those of the PyTorch leaf to rounding.
+
+    Leaves are PyTorch's here, and the kernels within `kernels()`.
+    """
     count = 0
     for case in context.cases("dense"):
         for layout in LAYOUTS:
@@ -51,7 +65,7 @@ def agreement(context: Context, kernels: KernelLeaves) -> str:
                 values = _values(context, case, layout, dtype)
                 where = f"{layout}{variant(case.key)}, {short(dtype)}"
                 want = _run(context, values)
-                with context.subject.leaves(kernels.forward, kernels.backward):
+                with kernels():
                     got = _run(context, values)
                 terms = _terms(context, values)
                 try:
@@ -71,7 +85,11 @@ def _values(context: Context, case: Case, layout: str, dtype: torch.dtype) -> di
     """The case's points over SHAPE; parameters in the compute type, as under AMP."""
     values: dict[str, Any] = {}
     out = (*SHAPE[:-1], 0) if layout == "empty" else SHAPE
-    tensors = 0
+    given = [
+        name
+        for name, value in case.values.items()
+        if isinstance(value, Array) and not context.is_parameter(name)
+    ]
     for name, value in case.values.items():
         if not isinstance(value, Array):
             values[name] = value
@@ -82,9 +100,11 @@ def _values(context: Context, case: Case, layout: str, dtype: torch.dtype) -> di
             shape: tuple[int, ...] = (1 if kind == "LEARNABLE" else channels,)
             values[name] = _filled(value, shape, compute_dtype(dtype)).requires_grad_()
             continue
-        shape = (SHAPE[1], 1, SHAPE[3]) if layout == "broadcast" and tensors else out
+        shape = out
+        if layout in BROADCAST and (name != given[-1] or len(given) == 2):
+            turns = BROADCAST[layout]
+            shape = turns[given.index(name) % len(turns)] or out
         values[name] = _laid(_filled(value, shape, dtype), layout).requires_grad_()
-        tensors += 1
     return values
 
 
@@ -169,11 +189,9 @@ def _compare(
         theirs = want[name]
         if mine.dtype != theirs.dtype:
             raise Mismatch(f"{name}: expected {short(theirs.dtype)}, got {short(mine.dtype)}")
-        # The terms of a sum are rounded to the kernel's dtype before they are added.
-        scale = terms.get(name, theirs.detach().double().abs())
-        summed = scale.numel() < math.prod(_shape(got, context))
-        rounding = EPS[dtype] if summed else EPS[theirs.dtype]
-        tolerance = ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * rounding * scale
+        size = theirs.detach().double().abs()
+        scale = terms.get(name, size)
+        tolerance = ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * EPS[theirs.dtype] * size
         tolerance = tolerance + 4 * TINY[theirs.dtype]
         if moved and name in moved:
             tolerance = tolerance + ULPS / 4 * moved[name]
@@ -184,10 +202,6 @@ def _compare(
             name,
             functools.partial(_place, context, values, name, at=theirs),
         )
-
-
-def _shape(results: dict[str, Tensor], context: Context) -> torch.Size:
-    return results[context.subject.outputs[0]].shape
 
 
 def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:

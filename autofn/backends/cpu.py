@@ -1,0 +1,134 @@
+"""The files of a package that are compiled for a CPU.
+
+`kernels.h` lists the kernels, `kernels.cpp` has the formula's functions over blocks. What runs them
+is the same in every package: kernel.h, cpu.cpp and binding.cpp.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from autofn.backends.cpp import wrapped
+from autofn.emit.environment import rendered
+from autofn.names import Namer, cpp_name
+from autofn.plan import Kernel, Operand
+from autofn.resources import templates
+
+SHARED = ("kernel.h", "cpu.cpp", "binding.cpp")
+"""Files that are the same in every package."""
+
+# Words of TorchScript's schemas, and what a block function calls its own things.
+_TAKEN = frozenset(
+    """
+    and as assert break class continue def del delattr dtype elif else except exec finally for from
+    global if import in inf inputs is lambda likes n nan needs nonlocal not numbers or outputs
+    pass raise return self Tensor try while with yield i
+    """.split()
+)
+
+
+@dataclass(frozen=True)
+class _Block:
+    """A kernel as the templates want it: its entry in the list, and the lines of its loop."""
+
+    block: str
+    blocks: str
+    entry: tuple[str, ...]
+    bindings: tuple[str, ...]
+    unused: tuple[str, ...]
+    body: tuple[str, ...]
+
+
+def files(
+    name: str, kernels: tuple[Kernel, ...], shared_header: str, header: str
+) -> dict[str, str]:
+    """The package's CPU files, path to text, and what their first lines say."""
+    found = {
+        file: rendered(
+            f"{file}.j2",
+            header=header,
+            name=name,
+            namespace=f"autofn_{cpp_name(name)}",
+            kernels=[_block(kernel) for kernel in kernels],
+        )
+        for file in ("kernels.h", "kernels.cpp")
+    }
+    for shared in SHARED:
+        text = (templates() / shared).read_text(encoding="utf-8")
+        found[shared] = f"// {shared_header}\n{text}"
+    return found
+
+
+def schema(kernel: Kernel) -> str:
+    """The op's schema; what it takes beside tensors and numbers is `Takes` of kernel.h.
+
+    `needs` has a bit per output that is needed. `likes` holds the number of dimensions, dtype and
+    sizes of each output, one after the other, or nothing where all are like the first input;
+    `dtype` is PyTorch's number of a dtype.
+    """
+    names = _names(kernel)
+    tensors = [f"Tensor {names[each.cname]}" for each in _memory(kernel)]
+    numbers = [f"float {names[each.cname]}" for each in _numbers(kernel)]
+    extra = {"nothing": [], "dtype": ["int dtype"], "likes": ["int needs", "int[] likes"]}
+    count = len(kernel.outputs)
+    returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+    return f"{kernel.op}({', '.join([*tensors, *numbers, *extra[takes(kernel)]])}) -> {returns}"
+
+
+def takes(kernel: Kernel) -> str:
+    if kernel.alike:
+        return "nothing"
+    return "dtype" if kernel.pass_name == "forward" else "likes"
+
+
+def _memory(kernel: Kernel) -> list[Operand]:
+    return [each for each in kernel.inputs if each.role != "number"]
+
+
+def _numbers(kernel: Kernel) -> list[Operand]:
+    return [each for each in kernel.inputs if each.role == "number"]
+
+
+def _names(kernel: Kernel) -> dict[str, str]:
+    namer = Namer(_TAKEN | {kernel.function, f"{kernel.function}_block"})
+    return {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
+
+
+def _block(kernel: Kernel) -> _Block:
+    names = _names(kernel)
+    memory, numbers = _memory(kernel), _numbers(kernel)
+    bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
+    bindings += [
+        f"const T {names[each.cname]} = T(numbers[{k}]);" for k, each in enumerate(numbers)
+    ]
+    bindings += [f"T* {names[o.cname]} = outputs[{k}];" for k, o in enumerate(kernel.outputs)]
+    args = [
+        names[each.cname] if each.role == "number" else f"{names[each.cname]}[i]"
+        for each in kernel.inputs
+    ]
+    results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
+    if len(results) == 1:
+        call = wrapped(f"{results[0]} = {kernel.function}(", args, ");", indent=4)
+    else:
+        call = wrapped(f"{kernel.function}(", args + results, ");", indent=4)
+    name = f"{kernel.function}_block"
+    counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
+    entry = [*_literal(schema(kernel)), f"     {counts}, Takes::{takes(kernel)}}},"]
+    return _Block(
+        block=name,
+        blocks=wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
+        entry=tuple(entry),
+        bindings=tuple(bindings),
+        unused=() if numbers else ("numbers",),
+        body=tuple(line[4:] for line in call.splitlines()),
+    )
+
+
+def _literal(text: str) -> list[str]:
+    """The start of a table's entry: a string, in several pieces where it is long."""
+    pieces = textwrap.wrap(text, 88, drop_whitespace=False, break_long_words=False)
+    lines = [f'     "{piece}"' for piece in pieces]
+    lines[0] = "    {" + lines[0].lstrip()
+    lines[-1] += ","
+    return lines

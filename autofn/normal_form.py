@@ -1,0 +1,102 @@
+"""The exponential normal form: what is rational in exp(u), with one exponential and one division.
+
+With n = exp(-|u|) in (0, 1], a rational function of t = exp(u) is a ratio of polynomials in n, one
+pair for each sign of u; nothing overflows. For kernels only: PyTorch's autograd would find the
+derivative of |u| in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import sympy
+from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, exp
+
+from autofn import functions as heads
+from autofn import trees
+
+
+class choose(Function):  # type: ignore[misc]
+    """choose(u, below, above): below where u < 0, else above. Opaque: powers do not enter it."""
+
+    nargs = (3,)
+    is_real = True
+
+
+def normal_form(entry: Expr) -> Expr:
+    """An equal expression, better for kernels where it is rational in an exponential."""
+    for u in _exponents(entry):
+        entry = _rewritten(entry, u) or entry
+    return entry
+
+
+def _exponents(entry: Expr) -> list[Expr]:
+    """The u of tanh(softplus(u)) and sech2(softplus(u)): functions of logarithms of exp(u)."""
+    found = {
+        node.args[0].args[0]
+        for node in trees.nodes(entry)
+        if isinstance(node, sympy.tanh | heads.sech2) and isinstance(node.args[0], heads.softplus)
+    }
+    return sorted(found, key=sympy.default_sort_key)
+
+
+def _rewritten(entry: Expr, u: Expr) -> Expr | None:
+    t = Dummy("t", positive=True)
+    square = t**2 + 2 * t
+    rational = {
+        sympy.tanh(heads.softplus(u)): square / (square + 2),
+        heads.sech2(heads.softplus(u)): 4 * (1 + t) ** 2 / (square + 2) ** 2,
+        heads.sigmoid(u): t / (1 + t),
+        heads.sigmoid(-u): 1 / (1 + t),
+    }
+    opaque: dict[Expr, Expr] = {}
+
+    def hide(node: Expr) -> Expr:
+        if node in rational:
+            return rational[node]
+        if isinstance(node, Function | Piecewise):
+            return opaque.setdefault(node, Dummy(f"f{len(opaque)}", real=True))
+        return node.func(*map(hide, node.args)) if node.args else node
+
+    flat = hide(entry)
+    if not flat.is_rational_function():
+        return None
+    top, bottom = sympy.fraction(sympy.cancel(sympy.together(flat)))
+    factors = [(f, k) for f, k in _factors(top)] + [(f, -k) for f, k in _factors(bottom)]
+    # At t = 1 / n: the powers of n that the factors leave behind.
+    left = -sum(k * Poly(f, t).degree() for f, k in factors if f.has(t))
+    if left < 0 or not all(_is_positive(f, t) for f, _ in factors if not f.has(*opaque.values())):
+        return None
+    n = exp(-Abs(u))
+    result: Expr = S.One
+    for factor, power in factors:
+        result *= (_in_n(factor, t, n, u) if factor.has(t) else factor) ** power
+    if left:
+        result *= choose(u, S.One, n**left)
+    return result.xreplace({dummy: node for node, dummy in opaque.items()})
+
+
+def _factors(polynomial: Expr) -> Sequence[tuple[Expr, int]]:
+    constant, factors = sympy.factor_list(polynomial)
+    return [(constant, 1), *((factor, int(power)) for factor, power in factors)]
+
+
+def _is_positive(factor: Expr, t: Dummy) -> bool:
+    """Whether a polynomial in t alone has no terms that cancel."""
+    if factor.free_symbols != {t}:
+        return True
+    return all(c >= 0 for c in Poly(factor, t).all_coeffs())
+
+
+def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr) -> Expr:
+    """The factor at t = n where u < 0; elsewhere at t = 1 / n, times n to its degree."""
+    coefficients = Poly(factor, t).all_coeffs()
+    below, above = _horner(coefficients, n), _horner(coefficients[::-1], n)
+    return below if below == above else choose(u, below, above)
+
+
+def _horner(coefficients: Sequence[Expr], n: Expr) -> Expr:
+    value: Expr = Integer(0)
+    for coefficient in coefficients:
+        value = sympy.Add(Mul(value, n), coefficient)
+    return value

@@ -1,0 +1,522 @@
+// Runs kernels on the CPU: the same text in every package.
+//
+// The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
+// time. What lies dense in memory in the compute type is computed in place, anything else (16-bit
+// types, strides, broadcasts) by way of a buffer in the first-level cache. Tasks and blocks depend
+// on the shape alone, so results are the same bits for any number of threads.
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels.h"
+
+namespace autofn {
+namespace {
+
+using std::int64_t;
+
+constexpr int64_t kBlock = 512;       // elements of a buffer
+constexpr int64_t kTask = 32768;      // elements of a task, unless it has reduced outputs
+constexpr int64_t kReducing = 64;     // tasks of a call with reduced outputs, about
+constexpr int64_t kColumns = 4096;    // of a task that sums over rows
+constexpr int kLanes = 16;            // of a sum along a row
+constexpr int kTerms = 8;             // of a chain of float32 additions: 7 roundings
+
+// --- storage types: 16-bit ones widen to float32, and round to nearest, ties to even -----------
+
+struct BFloat16 { std::uint16_t bits; };
+struct Float16 { std::uint16_t bits; };
+
+inline float from_bits(std::uint32_t bits) {
+  float value;
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+inline std::uint32_t to_bits(float value) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &value, sizeof bits);
+  return bits;
+}
+
+inline double widen(double value) { return value; }
+inline float widen(float value) { return value; }
+inline float widen(BFloat16 value) { return from_bits(std::uint32_t(value.bits) << 16); }
+
+inline float widen(Float16 value) {
+  const std::uint32_t magnitude = value.bits & 0x7fff;
+  const std::uint32_t rebias = magnitude >= 0x7c00 ? 224u << 23 : 112u << 23;  // 224: inf, NaN
+  const float normal = from_bits((magnitude << 13) + rebias);
+  const float subnormal = float(std::int32_t(magnitude)) * 0x1p-24f;
+  const float wide = magnitude < 0x400 ? subnormal : normal;
+  return from_bits(to_bits(wide) | std::uint32_t(value.bits & 0x8000) << 16);
+}
+
+inline void narrow(double value, double& to) { to = value; }
+inline void narrow(double value, float& to) { to = float(value); }
+inline void narrow(float value, float& to) { to = value; }
+inline void narrow(float value, double& to) { to = value; }
+
+inline void narrow(float value, BFloat16& to) {
+  const std::uint32_t bits = to_bits(value);
+  const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+  to.bits = std::uint16_t(value != value ? 0x7fc0 : rounded);
+}
+
+inline void narrow(float value, Float16& to) {
+  const std::uint32_t bits = to_bits(value), magnitude = bits & 0x7fffffff;
+  // Below 2^-14, adding 0.5 leaves a multiple of 2^-24 in the last bits, rounded.
+  const std::uint32_t small = to_bits(from_bits(magnitude) + 0.5f) - 0x3f000000;
+  const std::uint32_t normal = (magnitude - (112u << 23) + 0xfff + (magnitude >> 13 & 1)) >> 13;
+  const std::uint32_t finite = magnitude < 0x38800000 ? small : normal;
+  const std::uint32_t huge = magnitude > 0x7f800000 ? 0x7e00 : 0x7c00;  // NaN, or 65520 and up
+  const std::uint32_t rounded = magnitude < 0x477ff000 ? finite : huge;
+  to.bits = std::uint16_t(rounded | (bits >> 16 & 0x8000));
+}
+
+inline void narrow(double value, BFloat16& to) { narrow(float(value), to); }
+inline void narrow(double value, Float16& to) { narrow(float(value), to); }
+
+// Calls f with a null pointer to the storage type of `dtype`.
+template <typename F>
+void with_storage(Dtype dtype, const F& f) {
+  switch (dtype) {
+    case Dtype::float64: return f(static_cast<double*>(nullptr));
+    case Dtype::float32: return f(static_cast<float*>(nullptr));
+    case Dtype::bfloat16: return f(static_cast<BFloat16*>(nullptr));
+    case Dtype::float16: return f(static_cast<Float16*>(nullptr));
+  }
+}
+
+template <typename T> constexpr Dtype dtype_of = sizeof(T) == 8 ? Dtype::float64 : Dtype::float32;
+
+// n elements, `stride` apart, into a buffer.
+template <typename S, typename T>
+void read(const S* from, int64_t stride, int64_t n, T* to) {
+  if (stride == 0) {
+    std::fill(to, to + n, T(widen(*from)));
+  } else if (stride == 1) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = T(widen(from[i]));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = T(widen(from[i * stride]));
+  }
+}
+
+template <typename T, typename S>
+void write(const T* from, int64_t n, S* to) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) narrow(from[i], to[i]);
+}
+
+// --- how a call is cut -------------------------------------------------------------------------
+
+// The iteration space as rows of columns: columns are the innermost dimension.
+struct Cut {
+  int64_t rows, columns;
+  bool by_rows;                     // a block is whole rows, not a piece of one
+  int64_t task_rows, task_columns;  // of a task; fewer in the last one
+  int64_t across, tasks;            // tasks side by side, and in all
+};
+
+bool is_reduced(const Call& call, const Operand& output) {
+  for (int d = 0; d < call.dims; ++d) {
+    if (output.strides[d] == 0) return true;
+  }
+  return false;
+}
+
+int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+Cut cut(const Call& call, bool reducing) {
+  Cut made;
+  made.columns = call.dims ? call.sizes[call.dims - 1] : 1;
+  made.rows = call.elements / made.columns;
+  made.by_rows = made.columns <= kBlock / 2;
+  made.task_columns = std::min(made.columns, reducing ? kColumns : kTask);
+  made.across = ceil_div(made.columns, made.task_columns);
+  made.task_rows = std::max<int64_t>(1, kTask / made.task_columns);
+  if (reducing) {
+    made.task_rows = std::max(made.task_rows, ceil_div(made.rows * made.across, kReducing));
+  }
+  if (made.by_rows) {  // whole blocks
+    const int64_t block = kBlock / made.columns;
+    made.task_rows = ceil_div(made.task_rows, block) * block;
+  }
+  made.task_rows = std::min(made.task_rows, made.rows);
+  made.tasks = made.across * ceil_div(made.rows, made.task_rows);
+  return made;
+}
+
+// The offset of a row's first element in an operand.
+int64_t row_offset(const Call& call, const Operand& operand, int64_t row) {
+  int64_t offset = 0;
+  for (int d = call.dims - 2; d >= 0 && row > 0; --d) {
+    offset += row % call.sizes[d] * operand.strides[d];
+    row /= call.sizes[d];
+  }
+  return offset;
+}
+
+// Whether an operand is the same in every row.
+bool is_steady(const Call& call, const Operand& operand) {
+  for (int d = 0; d < call.dims - 1; ++d) {
+    if (operand.strides[d] != 0) return false;
+  }
+  return true;
+}
+
+bool is_dense(const Call& call, const Operand& operand) {
+  int64_t stride = 1;
+  for (int d = call.dims - 1; d >= 0; --d) {
+    if (operand.strides[d] != stride) return false;
+    stride *= call.sizes[d];
+  }
+  return true;
+}
+
+// A block: rows [row, row + rows) of columns [column, column + columns).
+struct Range {
+  int64_t row, rows, column, columns;
+  int64_t elements() const { return rows * columns; }
+};
+
+// --- inputs --------------------------------------------------------------------------------------
+
+// Gives the kernel its input, block by block: where it lies, or in a buffer.
+template <typename T>
+class Reader {
+ public:
+  Reader(const Call& call, const Operand& operand, T* buffer)
+      : call_(call), operand_(operand), buffer_(buffer), dense_(is_dense(call, operand)),
+        steady_(is_steady(call, operand)),
+        inner_(call.dims ? operand.strides[call.dims - 1] : 0),
+        in_place_(operand.dtype == dtype_of<T>) {}
+
+  const T* at(const Range& block, int64_t columns) {
+    const T* data = static_cast<const T*>(operand_.data);
+    if (in_place_) {
+      if (dense_) return data + block.row * columns + block.column;
+      if (block.rows == 1 && inner_ == 1) {
+        return data + row_offset(call_, operand_, block.row) + block.column;
+      }
+    }
+    with_storage(operand_.dtype, [&](auto* storage) { fill(storage, block, columns); });
+    return buffer_;
+  }
+
+ private:
+  template <typename S>
+  void fill(S*, const Range& block, int64_t columns) {
+    const S* data = static_cast<const S*>(operand_.data);
+    if (dense_) {
+      return read(data + block.row * columns + block.column, 1, block.elements(), buffer_);
+    }
+    // What the buffer holds already is not read again: a row's one value, or every row's.
+    const int64_t first = row_offset(call_, operand_, block.row) + block.column * inner_;
+    const bool same = steady_ || block.rows == 1;
+    if (same && first == held_ && block.elements() <= held_elements_) return;
+    for (int64_t r = 0; r < block.rows; ++r) {
+      const int64_t offset =
+          r == 0 || steady_ ? first : row_offset(call_, operand_, block.row + r);
+      read(data + offset, inner_, block.columns, buffer_ + r * block.columns);
+    }
+    held_ = same ? first : -1;
+    held_elements_ = block.elements();
+  }
+
+  const Call& call_;
+  const Operand& operand_;
+  T* buffer_;
+  bool dense_, steady_;
+  int64_t inner_;
+  bool in_place_;
+  int64_t held_ = -1, held_elements_ = 0;
+};
+
+// --- reduced outputs -----------------------------------------------------------------------------
+
+// Sums of one task: element i of the output is sums[i - first].
+struct Partial {
+  int64_t first = 0;
+  std::vector<double> sums;
+};
+
+// Adds n terms to double lanes by way of short chains in T.
+template <typename T>
+void add_lanes(const T* terms, int64_t n, double* lanes) {
+  int64_t i = 0;
+  for (; i + kLanes * kTerms <= n; i += kLanes * kTerms) {
+    T chain[kLanes];
+    for (int l = 0; l < kLanes; ++l) chain[l] = terms[i + l];
+    for (int k = 1; k < kTerms; ++k) {
+      for (int l = 0; l < kLanes; ++l) chain[l] += terms[i + k * kLanes + l];
+    }
+    for (int l = 0; l < kLanes; ++l) lanes[l] += chain[l];
+  }
+  for (; i + kLanes <= n; i += kLanes) {
+    for (int l = 0; l < kLanes; ++l) lanes[l] += terms[i + l];
+  }
+  for (int l = 0; i < n; ++i, ++l) lanes[l] += terms[i];
+}
+
+inline double fold(double* lanes) {
+  for (int width = kLanes / 2; width > 0; width /= 2) {
+    for (int l = 0; l < width; ++l) lanes[l] += lanes[l + width];
+  }
+  const double sum = lanes[0];
+  std::fill(lanes, lanes + kLanes, 0.0);
+  return sum;
+}
+
+// Sums the blocks of one task that a kernel computed into a buffer.
+template <typename T>
+class Summer {
+ public:
+  Summer(const Call& call, const Operand& operand, const Range& task, bool by_rows)
+      : call_(call), operand_(operand), steady_(is_steady(call, operand)),
+        along_(operand.strides[call.dims - 1] == 0) {
+    int64_t low = row_offset(call, operand, task.row), high = low;
+    if (!steady_) {
+      for (int64_t r = 1; r < task.rows; ++r) {
+        const int64_t offset = row_offset(call, operand, task.row + r);
+        low = std::min(low, offset);
+        high = std::max(high, offset);
+      }
+    }
+    partial_.first = low + (along_ ? 0 : task.column);
+    partial_.sums.resize(high - low + (along_ ? 1 : task.columns));
+    if (!along_) chains_.resize(by_rows ? std::max(kBlock, task.columns) : task.columns);
+    column_ = task.column;
+  }
+
+  void add(const T* terms, const Range& block) {
+    if (!along_) {
+      add_columns(terms, block);
+    } else if (steady_) {
+      add_lanes(terms, block.elements(), lanes_);
+    } else {
+      for (int64_t r = 0; r < block.rows; ++r) {
+        const int64_t at = row_offset(call_, operand_, block.row + r);
+        if (at != at_) flush_lanes(at);
+        add_lanes(terms + r * block.columns, block.columns, lanes_);
+      }
+    }
+  }
+
+  Partial finish() {
+    if (along_) flush_lanes(at_); else flush_columns();
+    return std::move(partial_);
+  }
+
+ private:
+  void flush_lanes(int64_t next) {
+    partial_.sums[(at_ < 0 ? partial_.first : at_) - partial_.first] += fold(lanes_);
+    at_ = next;
+  }
+
+  // Rows are added up in T, at most kTerms of them, and then to the sums.
+  void add_columns(const T* terms, const Range& block) {
+    const int64_t at = row_offset(call_, operand_, block.row);
+    if (at != at_ || block.row >= first_row_ + kTerms * block.rows) {
+      flush_columns();
+      at_ = at;
+      first_row_ = block.row;
+    }
+    T* chains = chains_.data() + (block.column - column_);
+    const int64_t n = block.elements();
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) chains[i] += terms[i];
+    pending_rows_ = std::max(pending_rows_, block.rows);
+    width_ = std::max(width_, block.column - column_ + block.columns);
+    if (block.rows > 1 && !steady_) flush_columns();
+  }
+
+  void flush_columns() {
+    for (int64_t r = 0; r < pending_rows_; ++r) {
+      const int64_t at = r == 0 || steady_ ? at_ : row_offset(call_, operand_, first_row_ + r);
+      double* sums = partial_.sums.data() + (at + column_ - partial_.first);
+      T* chains = chains_.data() + r * width_;
+#pragma omp simd
+      for (int64_t i = 0; i < width_; ++i) {
+        sums[i] += chains[i];
+        chains[i] = 0;
+      }
+    }
+    pending_rows_ = width_ = 0;
+    at_ = -1;
+  }
+
+  const Call& call_;
+  const Operand& operand_;
+  bool steady_, along_;  // along_: a row is summed to one element
+  Partial partial_;
+  double lanes_[kLanes] = {};
+  std::vector<T> chains_;
+  int64_t at_ = -1, first_row_ = 0, pending_rows_ = 0, width_ = 0, column_ = 0;
+};
+
+// --- a call --------------------------------------------------------------------------------------
+
+template <typename T>
+class Run {
+ public:
+  Run(const Kernel& kernel, const Call& call, Block<T> block)
+      : kernel_(kernel), call_(call), block_(block) {
+    for (int k = 0; k < kernel.inputs; ++k) in_place_ &= lies_ready(call.inputs[k]);
+    for (int k = 0; k < kernel.outputs; ++k) {
+      reduced_[k] = is_reduced(call, call.outputs[k]);
+      reducing_ |= reduced_[k] && call.outputs[k].data;
+      in_place_ &= call.outputs[k].data && !reduced_[k] && lies_ready(call.outputs[k]);
+    }
+    if (in_place_) return;
+    cut_ = cut(call, reducing_);
+    if (reducing_) partials_.resize(cut_.tasks * kernel.outputs);
+  }
+
+  void all(ParallelFor parallel_for) {
+    if (in_place_) {
+      const int64_t tasks = ceil_div(call_.elements, kTask);
+      if (tasks == 1) return compute_in_place(0, 1);
+      return parallel_for(tasks, [](void* run, int64_t first, int64_t last) {
+        static_cast<Run*>(run)->compute_in_place(first, last);
+      }, this);
+    }
+    const auto body = [](void* run, int64_t first, int64_t last) {
+      for (; first < last; ++first) static_cast<Run*>(run)->compute(first);
+    };
+    if (cut_.tasks == 1) body(this, 0, 1); else parallel_for(cut_.tasks, body, this);
+    for (output_ = 0; output_ < kernel_.outputs; ++output_) {
+      if (!reduced_[output_] || !call_.outputs[output_].data) continue;
+      size_ = 1;
+      for (int d = 0; d < call_.dims; ++d) {
+        if (call_.outputs[output_].strides[d] != 0) size_ *= call_.sizes[d];
+      }
+      parallel_for(ceil_div(size_, kTask), [](void* run, int64_t first, int64_t last) {
+        static_cast<Run*>(run)->combine(first * kTask, last * kTask);
+      }, this);
+    }
+  }
+
+ private:
+  bool lies_ready(const Operand& operand) const {
+    return operand.dtype == dtype_of<T> && is_dense(call_, operand);
+  }
+
+  void compute_in_place(int64_t first, int64_t last) {
+    const int64_t begin = first * kTask, end = std::min(last * kTask, call_.elements);
+    const T* inputs[kMaxOperands];
+    T* outputs[kMaxOperands];
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      inputs[k] = static_cast<const T*>(call_.inputs[k].data) + begin;
+    }
+    for (int k = 0; k < kernel_.outputs; ++k) {
+      outputs[k] = static_cast<T*>(call_.outputs[k].data) + begin;
+    }
+    block_(end - begin, inputs, outputs, call_.numbers);
+  }
+
+  void compute(int64_t number) {
+    Range task = {number / cut_.across * cut_.task_rows, cut_.task_rows,
+                  number % cut_.across * cut_.task_columns, cut_.task_columns};
+    task.rows = std::min(task.rows, cut_.rows - task.row);
+    task.columns = std::min(task.columns, cut_.columns - task.column);
+
+    // Buffers start at multiples of 64 bytes.
+    std::vector<T> memory((kernel_.inputs + kernel_.outputs + 1) * kBlock);
+    T* buffer = memory.data();
+    buffer += (64 - reinterpret_cast<std::uintptr_t>(buffer) % 64) % 64 / sizeof(T);
+    std::vector<Reader<T>> readers;
+    readers.reserve(kernel_.inputs);
+    for (int k = 0; k < kernel_.inputs; ++k, buffer += kBlock) {
+      readers.emplace_back(call_, call_.inputs[k], buffer);
+    }
+    T* buffers[kMaxOperands];
+    std::vector<Summer<T>> summers;
+    summers.reserve(kernel_.outputs);
+    for (int k = 0; k < kernel_.outputs; ++k, buffer += kBlock) {
+      buffers[k] = buffer;
+      if (wants_sum(k)) summers.emplace_back(call_, call_.outputs[k], task, cut_.by_rows);
+    }
+
+    const int64_t rows = cut_.by_rows ? kBlock / cut_.columns : 1;
+    for (int64_t r = 0; r < task.rows; r += rows) {
+      for (int64_t c = 0; c < task.columns; c += kBlock) {
+        const Range block = {task.row + r, std::min(rows, task.rows - r), task.column + c,
+                             std::min(kBlock, task.columns - c)};
+        compute(block, readers.data(), buffers, summers.data());
+      }
+    }
+
+    int summer = 0;
+    for (int k = 0; k < kernel_.outputs; ++k) {
+      if (wants_sum(k)) partials_[number * kernel_.outputs + k] = summers[summer++].finish();
+    }
+  }
+
+  void compute(const Range& block, Reader<T>* readers, T* const* buffers, Summer<T>* summers) {
+    const T* inputs[kMaxOperands];
+    T* outputs[kMaxOperands];
+    const int64_t at = block.row * cut_.columns + block.column;
+    for (int k = 0; k < kernel_.inputs; ++k) inputs[k] = readers[k].at(block, cut_.columns);
+    for (int k = 0; k < kernel_.outputs; ++k) {
+      const Operand& output = call_.outputs[k];
+      const bool here = output.data && !reduced_[k] && output.dtype == dtype_of<T>;
+      outputs[k] = here ? static_cast<T*>(output.data) + at : buffers[k];
+    }
+    block_(block.elements(), inputs, outputs, call_.numbers);
+    for (int k = 0; k < kernel_.outputs; ++k) {
+      const Operand& output = call_.outputs[k];
+      if (wants_sum(k)) {
+        (summers++)->add(outputs[k], block);
+      } else if (output.data && outputs[k] == buffers[k]) {
+        with_storage(output.dtype, [&](auto* storage) {
+          using S = std::remove_pointer_t<decltype(storage)>;
+          write(outputs[k], block.elements(), static_cast<S*>(output.data) + at);
+        });
+      }
+    }
+  }
+
+  bool wants_sum(int k) const { return reduced_[k] && call_.outputs[k].data; }
+
+  // Adds up the tasks' sums of the elements [first, last) of an output, in their order.
+  void combine(int64_t first, int64_t last) {
+    last = std::min(last, size_);
+    std::vector<double> sums(last - first);
+    for (int64_t task = 0; task < cut_.tasks; ++task) {
+      const Partial& partial = partials_[task * kernel_.outputs + output_];
+      const int64_t end = partial.first + int64_t(partial.sums.size());
+      for (int64_t i = std::max(first, partial.first); i < std::min(last, end); ++i) {
+        sums[i - first] += partial.sums[i - partial.first];
+      }
+    }
+    const Operand& output = call_.outputs[output_];
+    with_storage(output.dtype, [&](auto* storage) {
+      using S = std::remove_pointer_t<decltype(storage)>;
+      write(sums.data(), last - first, static_cast<S*>(output.data) + first);
+    });
+  }
+
+  const Kernel& kernel_;
+  const Call& call_;
+  Block<T> block_;
+  bool in_place_ = true, reducing_ = false;
+  bool reduced_[kMaxOperands];
+  Cut cut_;
+  std::vector<Partial> partials_;  // per task and output
+  int output_ = 0;                 // which one `combine` adds up
+  int64_t size_ = 0;               // its elements
+};
+
+}  // namespace
+
+void run_on_cpu(int kernel, const Call& call, ParallelFor parallel_for) {
+  if (call.compute == Dtype::float64) {
+    Run<double>(kKernels[kernel], call, kBlocks[kernel].float64).all(parallel_for);
+  } else {
+    Run<float>(kKernels[kernel], call, kBlocks[kernel].float32).all(parallel_for);
+  }
+}
+
+}  // namespace autofn

@@ -1,0 +1,14 @@
+// The entry points by which the host check calls the kernels of a package.
+#include "cuda_on_host.h"
+
+#include "kernels.cu"
+
+// As if on a device of that many multiprocessors: results must not depend on it.
+extern "C" int autofn_run(int kernel, const autofn::Call* call, void* workspace, int processors) {
+  autofn_host::processors = processors;
+  return autofn::run_on_cuda(kernel, *call, workspace, nullptr);
+}
+
+extern "C" std::int64_t autofn_workspace(int kernel, const autofn::Call* call) {
+  return autofn::cuda_workspace(kernel, *call);
+}

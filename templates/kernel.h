@@ -1,0 +1,79 @@
+// What the kernels of a formula are to the code around them: the same text in every package.
+//
+// A kernel reads inputs and writes outputs over one iteration space, the broadcast shape of its
+// inputs. An output may be smaller than that: a gradient is summed over the dimensions that its
+// input broadcasts along.
+#pragma once
+#include <cstdint>
+
+namespace autofn {
+
+enum class Dtype : std::int32_t { float64, float32, bfloat16, float16 };
+
+constexpr int kMaxDims = 16;
+constexpr int kMaxOperands = 32;
+
+// A tensor of a call: where its first element is, and how far apart its elements are along each
+// dimension of the iteration space, in elements. An input broadcasts along dimensions of stride 0,
+// an output is summed over them.
+struct Operand {
+  void* data;  // of an output: null if it is not wanted
+  Dtype dtype;
+  std::int64_t strides[kMaxDims];
+};
+
+// One call of a kernel. Dimensions are outermost first, and none of size 1; neighbours that run on
+// into each other in every operand are one. Outputs that are not summed are dense in this order.
+struct Call {
+  Dtype compute;  // float64, or float32 for every other dtype
+  int dims;
+  std::int64_t sizes[kMaxDims];
+  std::int64_t elements;  // the product of the sizes; not 0
+  Operand inputs[kMaxOperands];
+  Operand outputs[kMaxOperands];
+  const double* numbers;
+};
+
+// What an op takes after its tensors and numbers: nothing, where all its outputs are like its first
+// tensor; the dtype of its outputs; or which gradients are needed, and the shape and dtype of each.
+enum class Takes { nothing, dtype, likes };
+
+// What the binding knows of a kernel.
+struct Kernel {
+  const char* schema;  // of its op: "forward(Tensor x, float beta) -> Tensor"
+  int inputs;          // tensors
+  int numbers;
+  int outputs;
+  Takes takes;
+};
+
+// The scalar function of a kernel over n elements, every operand dense and of the compute type.
+template <typename T>
+using Block = void (*)(std::int64_t n, const T* const* inputs, T* const* outputs,
+                       const double* numbers);
+
+struct Blocks {
+  Block<float> float32;
+  Block<double> float64;
+};
+
+// Runs body(context, first, last) over parts of [0, count), in parallel.
+using ParallelFor = void (*)(std::int64_t count, void (*body)(void*, std::int64_t, std::int64_t),
+                             void* context);
+
+// Runs the kernel of this index on the CPU.
+void run_on_cpu(int kernel, const Call& call, ParallelFor parallel_for);
+
+// Runs the kernel of this index on the current CUDA device, in this stream. Operands that are
+// tensors of the formula have one dtype, parameters and their gradients the compute type.
+// `workspace` of that many bytes is memory of the device, see `cuda_workspace`. Returns the
+// cudaError_t of the launch.
+int run_on_cuda(int kernel, const Call& call, void* workspace, void* stream);
+
+// The bytes of workspace that a call needs for the partial sums of its reduced outputs.
+std::int64_t cuda_workspace(int kernel, const Call& call);
+
+// The blocks of the package's kernels, in the order of `kKernels` in kernels.h.
+extern const Blocks kBlocks[];
+
+}  // namespace autofn

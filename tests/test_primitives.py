@@ -1,0 +1,188 @@
+"""The float32 primitives: their documented bounds, and that nvcc takes them."""
+
+import ctypes
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import mpmath
+import numpy as np
+import pytest
+
+TEXTS = Path(__file__).resolve().parent.parent / "templates" / "primitives"
+NAMES = sorted(
+    p.stem
+    for p in TEXTS.glob("*.h")
+    if re.search(rf"AUTOFN_FN double {p.stem}\(", p.read_text(encoding="utf-8"))
+)
+BINARY = {"pow", "atan2"}
+FLAGS = "-std=c++17 -O2 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
+SPECIAL = [0.0, 1e-45, 2.0**-126, 0.5, 1.0, 2.0, 3.0, 89.0, 104.0, 2.0**24, 3.4028235e38, np.inf]
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+
+
+def comment(name):
+    own = (TEXTS / f"{name}.h").read_text(encoding="utf-8")
+    lines = re.match(r"(//.*\n)+", own)[0]
+    return re.sub(r"\s*\n// ?", " ", lines.replace("// ", "", 1))
+
+
+def text(name, seen):
+    if name in seen:
+        return ""
+    seen.add(name)
+    own = (TEXTS / f"{name}.h").read_text(encoding="utf-8")
+    needs = re.match(r"// needs: (.*)\n", own)
+    return (
+        "".join(text(n, seen) for n in needs[1].split(", ")) * bool(needs) + own if needs else own
+    )
+
+
+def everything():
+    seen = set()
+    body = "".join(text(n, seen) for n in NAMES)
+    return f'#include "prelude.h"\nnamespace autofn {{\n{body}\n}}\n'
+
+
+def bound(name):
+    """As the comment has it; what only calls the C library has glibc's."""
+    said = re.search(r"[Aa]t most ([\d.]+) ULP", comment(name))
+    assert said, f"{name}.h states no bound"
+    return float(said[1])
+
+
+@pytest.fixture(scope="session")
+def values(tmp_path_factory):
+    """Runs a primitive over arrays, vectorised, beside the C library's function in double."""
+    folder = tmp_path_factory.mktemp("primitives")
+    source = everything()
+    for name in NAMES:
+        args = "x[i], w[i]" if name in BINARY else "x[i]"
+        double = "(double)x[i], (double)w[i]" if name in BINARY else "(double)x[i]"
+        source += f"""
+extern "C" void run_{name}(const float* x, const float* w, float* y, double* z, int n) {{
+#pragma omp simd
+    for (int i = 0; i < n; ++i) y[i] = autofn::{name}({args});
+    for (int i = 0; i < n; ++i) z[i] = autofn::{name}({double});
+}}
+"""
+    (folder / "all.cpp").write_text(source)
+    library = folder / "all.so"
+    command = ["g++", *FLAGS, "-march=native", "-shared", "-fPIC", f"-I{TEXTS}"]
+    command += [str(folder / "all.cpp"), "-o", str(library), "-lmvec", "-lm"]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    loaded = ctypes.CDLL(str(library))
+
+    def run(name, x, w):
+        y, z = np.empty_like(x), np.empty(x.size)
+        pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, w, y, z)]
+        getattr(loaded, f"run_{name}")(*pointers, ctypes.c_int(x.size))
+        return y, z
+
+    return run
+
+
+def arguments(name):
+    """Any bits, ordinary numbers, numbers near 1, the special ones and their neighbours."""
+    rng = np.random.default_rng(sum(map(ord, name)))
+    n = 200_000
+    special = np.array(SPECIAL, np.float32)
+    with np.errstate(all="ignore"):
+        near = np.concatenate(
+            [special] + [np.nextafter(special, np.float32(t)) for t in (0, np.inf)]
+        )
+    special = np.concatenate([near, -near, np.array([np.nan, 0.0], np.float32)])
+    drawn = np.concatenate(
+        [
+            rng.integers(0, 1 << 32, 2 * n, np.uint64).astype(np.uint32).view(np.float32),
+            rng.uniform(-12, 12, n).astype(np.float32),
+            rng.uniform(-100, 100, n).astype(np.float32),
+            (1 + rng.uniform(-0.01, 0.01, n)).astype(np.float32),
+            special,
+        ]
+    )
+    if name.endswith("_near"):
+        drawn = drawn[~(np.abs(drawn) > 2.0**17)]
+    if name not in BINARY:
+        return drawn, drawn
+    pairs = np.array(np.meshgrid(special, special), np.float32).reshape(2, -1)
+    x = np.concatenate([drawn, np.abs(drawn), pairs[0]])
+    w = np.concatenate([rng.permutation(drawn), rng.permutation(drawn), pairs[1]])
+    return x, w
+
+
+def errors(y, z):
+    """In units of float32's last place at z; wrong signs and NaN against a number: infinite."""
+    top = 2.0**128
+    wide, ref = np.clip(y.astype(float), -top, top), np.clip(z, -top, top)
+    exponent = np.clip(np.frexp(np.where(np.isfinite(ref), ref, 1))[1] - 1, -126, 127)
+    wrong = np.abs(wide - ref) * 2.0 ** (23.0 - exponent)
+    wrong[np.signbit(y) != np.signbit(z)] = np.inf
+    wrong[np.isnan(y) != np.isnan(z)] = np.inf
+    wrong[np.isnan(y) & np.isnan(z)] = 0
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_error(name, values):
+    x, w = arguments(name)
+    with np.errstate(all="ignore"):
+        y, z = values(name, x, w)
+        wrong = errors(y, z)
+    worst = int(np.argmax(wrong))
+    at = float(x[worst]), float(w[worst])
+    assert wrong[worst] <= bound(name), (name, at, float(y[worst]), float(z[worst]))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if n not in BINARY])
+def test_reference(name, values):
+    """The C library's double against mpmath, or the test above would prove nothing."""
+    function = getattr(mpmath, {"normcdf": "ncdf"}.get(name, name.removesuffix("_near")))
+    if name == "cbrt":
+
+        def function(a):
+            return mpmath.sign(a) * mpmath.cbrt(abs(a))
+
+    x, _ = arguments(name)
+    x = np.ascontiguousarray(x[np.abs(x) < 1e3][::20_000])
+    with np.errstate(all="ignore"):
+        _, z = values(name, x, x)
+    for a, value in zip(x.tolist(), z.tolist(), strict=True):
+        if np.isfinite(value):
+            assert mpmath.almosteq(function(mpmath.mpf(a)), value, 1e-13, 1e-300), (name, a)
+
+
+def test_needs():
+    for name in NAMES:
+        own = (TEXTS / f"{name}.h").read_text(encoding="utf-8")
+        assert own.isascii() and max(map(len, own.splitlines())) <= 100, name
+        needs = re.match(r"// needs: (.*)\n", own)
+        for other in needs[1].split(", ") if needs else []:
+            assert (TEXTS / f"{other}.h").exists(), (name, other)
+
+
+@pytest.mark.skipif(shutil.which("nvcc") is None, reason="needs nvcc")
+def test_nvcc(tmp_path):
+    source = everything()
+    for name in NAMES:
+        for kind in ("float", "double"):
+            args = "x[i], y[i]" if name in BINARY else "x[i]"
+            source += (
+                f"__global__ void {name}_{kind}(const {kind}* x, {kind}* y) {{\n"
+                "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                f"    y[i] = autofn::{name}({args});\n}}\n"
+            )
+    (tmp_path / "all.cu").write_text(source)
+    made = subprocess.run(
+        ["nvcc", "-std=c++17", "-arch=sm_90", "-Xptxas", "-v", f"-I{TEXTS}", "-cubin", "all.cu"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert made.returncode == 0, made.stderr
+    spills = re.findall(r"(\d+) bytes spill", made.stderr)
+    assert len(spills) >= 4 * len(NAMES)
+    assert set(spills) == {"0"}, made.stderr
