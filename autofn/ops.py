@@ -229,7 +229,7 @@ _TABLE = [
     Op(
         "sin",
         "torch.sin({0})",
-        "autofn::sin({0})",
+        "autofn::sin<kNear>({0})",
         16,
         1.0,
         mpmath.sin,
@@ -239,7 +239,7 @@ _TABLE = [
     Op(
         "cos",
         "torch.cos({0})",
-        "autofn::cos({0})",
+        "autofn::cos<kNear>({0})",
         16,
         1.0,
         mpmath.cos,
@@ -375,7 +375,7 @@ _TABLE = [
     Op(
         "sinc",
         "_sinc({0})",
-        "sinc({0})",
+        "sinc<kNear>({0})",
         26,
         2.0,
         mpmath.sinc,
@@ -385,7 +385,7 @@ _TABLE = [
     Op(
         "spherical_bessel",
         "_spherical_bessel({n}, {0})",
-        "spherical_bessel<{n}>({0})",
+        "spherical_bessel<{n}, kNear>({0})",
         40,
         4.0,
         lambda a, n: _spherical_bessel_exact(n, a),
@@ -674,8 +674,8 @@ template <typename T> AUTOFN_FN T sech2(T x) {
   return T(4) * e / ((T(1) + e) * (T(1) + e));
 }""",
     "sinc": """// sin(x) / x, and 1 at 0.
-template <typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin(x) / x;
+template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
 }""",
     "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
 template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
@@ -687,11 +687,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 }""",
     "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin(x) * inverse, at = (below - autofn::cos(x)) * inverse;
+  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -774,5 +774,6 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 """C++ helpers by name; printed into a header that uses them.
 
-`autofn::exp` and its like are primitives: see `backends/primitives.py`.
+`autofn::exp` and its like are primitives: see `backends/primitives.py`. `kNear` is a template
+parameter of what calls sin and cos: true where large arguments may give NaN, for a quick first try.
 """

@@ -306,3 +306,12 @@ def test_tensors_of_other_kinds_go_to_pytorch(native: Callable[[str], ModuleType
     basis = torch.eye(12).view(12, 4, 3)
     (rows,) = torch.autograd.grad(swish(x), x, basis, is_grads_batched=True)
     assert torch.allclose(rows.sum(0), torch.autograd.grad(swish(x).sum(), x)[0])
+
+
+def test_large_arguments_of_sin_among_small_ones(native: Callable[[str], ModuleType]) -> None:
+    sine = native("sine").sine
+    x = torch.linspace(-3, 3, 5000)
+    x[700], x[3001], x[4000] = 1e7, torch.inf, torch.nan
+    got = sine(x, omega=1.0)
+    assert torch.allclose(got, torch.sin(x.double()).float(), atol=3e-7, equal_nan=True)
+    assert got[3001].isnan() and got[4000].isnan() and got.isnan().sum() == 2

@@ -26,7 +26,8 @@ PARAMETRISED = {
     "spherical_bessel": (1, 2, 3),
     "phi": (1, 2, 3),
 }
-ARITY = {"exp_product": 2, 
+ARITY = {
+    "exp_product": 2,
     "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
     "times_exp": 2,
     "add": 2, "sub": 2, "mul": 2, "div": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
@@ -95,6 +96,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "namespace autofn {",
         *map(primitives.text, primitives.used(spelled)),
         "}",
+        "constexpr bool kNear = false;",
         *CPP_HELPERS.values(),
     ]
     for (name, n), label in zip(CASES, IDS, strict=True):

@@ -82,15 +82,37 @@ def function(kernel: Kernel, program: Program) -> str:
         for operand, code in zip(kernel.outputs, results, strict=True):
             lines += _statement(f"{operand.cname} = ", code)
     head = f"AUTOFN_FN {returns} {kernel.function}("
-    signature = f"template <typename T> {head}{', '.join(parameters)}) {{"
+    near = ", bool kNear = false" if calls_near(program) else ""
+    template = f"template <typename T{near}>"
+    signature = f"{template} {head}{', '.join(parameters)}) {{"
     if len(signature) > WIDTH:
-        signature = f"template <typename T>\n{head}{', '.join(parameters)}) {{"
+        signature = f"{template}\n{head}{', '.join(parameters)}) {{"
     if len(signature.splitlines()[-1]) > WIDTH:
         # "T x" stays together.
         joined = ", ".join(each.replace(" ", "\0") for each in parameters)
         filled = textwrap.fill(joined, WIDTH - len("    ) {")).replace("\0", " ")
-        signature = f"template <typename T>\n{head}\n{textwrap.indent(filled, '    ')}) {{"
+        signature = f"{template}\n{head}\n{textwrap.indent(filled, '    ')}) {{"
     return "\n".join([*_silenced(kernel, program), signature, *lines, "}"])
+
+
+def calls_near(program: Program) -> bool:
+    """Whether the function has a quick first try, see `ops.CPP_HELPERS`."""
+    return any(_is_near(node) for node in program.nodes)
+
+
+def _is_near(node: Node) -> bool:
+    return node.op in OPS and "kNear" in OPS[node.op].cpp
+
+
+def keeps_nan(program: Program) -> bool:
+    """Whether a NaN that a first try gives is seen in an output."""
+    tainted: set[int] = set()
+    for number, node in enumerate(program.nodes):
+        if _is_near(node) or not tainted.isdisjoint(node.args):
+            tainted.add(number)
+            if node.op in OPS and (OPS[node.op].boolean or node.op in ("pow", "clamp")):
+                return False
+    return True
 
 
 def _statement(start: str, code: str) -> list[str]:

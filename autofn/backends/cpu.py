@@ -9,10 +9,11 @@ from __future__ import annotations
 import textwrap
 from dataclasses import dataclass
 
-from autofn.backends.cpp import wrapped
+from autofn.backends import cpp
 from autofn.emit.environment import rendered
 from autofn.names import Namer, cpp_name
 from autofn.plan import Kernel, Operand
+from autofn.program import Program
 from autofn.resources import templates
 
 SHARED = ("kernel.h", "cpu.cpp", "binding.cpp")
@@ -22,7 +23,8 @@ SHARED = ("kernel.h", "cpu.cpp", "binding.cpp")
 _TAKEN = frozenset(
     """
     and as assert break class continue def del delattr dtype elif else except exec finally for from
-    global if import in inf inputs is lambda likes n nan needs nonlocal not numbers or outputs
+    first global if import in inf inputs is lambda last likes n nan needs nonlocal not numbers odd
+    or outputs
     pass raise return self Tensor try while with yield i
     """.split()
 )
@@ -38,10 +40,11 @@ class _Block:
     bindings: tuple[str, ...]
     unused: tuple[str, ...]
     body: tuple[str, ...]
+    first_try: tuple[str, ...]
 
 
 def files(
-    name: str, kernels: tuple[Kernel, ...], shared_header: str, header: str
+    name: str, kernels: tuple[tuple[Kernel, Program], ...], shared_header: str, header: str
 ) -> dict[str, str]:
     """The package's CPU files, path to text, and what their first lines say."""
     found = {
@@ -50,7 +53,7 @@ def files(
             header=header,
             name=name,
             namespace=f"autofn_{cpp_name(name)}",
-            kernels=[_block(kernel) for kernel in kernels],
+            kernels=[_block(*each) for each in kernels],
         )
         for file in ("kernels.h", "kernels.cpp")
     }
@@ -95,7 +98,7 @@ def _names(kernel: Kernel) -> dict[str, str]:
     return {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
 
 
-def _block(kernel: Kernel) -> _Block:
+def _block(kernel: Kernel, program: Program) -> _Block:
     names = _names(kernel)
     memory, numbers = _memory(kernel), _numbers(kernel)
     bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
@@ -108,21 +111,36 @@ def _block(kernel: Kernel) -> _Block:
         for each in kernel.inputs
     ]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
-    if len(results) == 1:
-        call = wrapped(f"{results[0]} = {kernel.function}(", args, ");", indent=4)
-    else:
-        call = wrapped(f"{kernel.function}(", args + results, ");", indent=4)
+    first_try: list[str] = []
+    if cpp.calls_near(program) and cpp.keeps_nan(program):
+        first_try = _call(f"{kernel.function}<T, true>", args, results)
+        # One statement: of several, g++ 12 does not vectorise the loop.
+        sums = [f"{result} * T(0)" for result in results]
+        sums = [f"{each} +" for each in sums[:-1]] + sums[-1:]
+        first_try += textwrap.wrap(
+            f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
+        )
     name = f"{kernel.function}_block"
     counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
     entry = [*_literal(schema(kernel)), f"     {counts}, Takes::{takes(kernel)}}},"]
     return _Block(
         block=name,
-        blocks=wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
+        blocks=cpp.wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
         entry=tuple(entry),
         bindings=tuple(bindings),
         unused=() if numbers else ("numbers",),
-        body=tuple(line[4:] for line in call.splitlines()),
+        body=tuple(_call(kernel.function, args, results)),
+        first_try=tuple(first_try),
     )
+
+
+def _call(function: str, args: list[str], results: list[str]) -> list[str]:
+    """The lines that compute an element."""
+    if len(results) == 1:
+        call = cpp.wrapped(f"{results[0]} = {function}(", args, ");", indent=8)
+    else:
+        call = cpp.wrapped(f"{function}(", args + results, ");", indent=8)
+    return [line[8:] for line in call.splitlines()]
 
 
 def _literal(text: str) -> list[str]:

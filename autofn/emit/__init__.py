@@ -39,7 +39,7 @@ def emit(made: Plan) -> Package:
         "op.py": op_text(made, names, tuple(kernel for kernel, _ in scalar), header),
         "maths.h": scalar_maths,
         "primitives.h": _primitives(scalar_maths, header),
-        **cpu.files(definition.name, tuple(kernel for kernel, _ in scalar), shared, header),
+        **cpu.files(definition.name, scalar, shared, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
     files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])

@@ -255,18 +255,20 @@ template <typename S> struct affine_settings_double_backward_settings_squash_tan
 
 namespace autofn {
 
+using namespace autofn_affine_settings;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_affine_settings::affine_settings_forward_settings_squash_none_op>(call, memory, stream);
+      return run<affine_settings_forward_settings_squash_none_op>(call, memory, stream);
     case 1:
-      return run<autofn_affine_settings::affine_settings_backward_settings_squash_none_op>(call, memory, stream);
+      return run<affine_settings_backward_settings_squash_none_op>(call, memory, stream);
     case 2:
-      return run<autofn_affine_settings::affine_settings_forward_settings_squash_tanh_op>(call, memory, stream);
+      return run<affine_settings_forward_settings_squash_tanh_op>(call, memory, stream);
     case 3:
-      return run<autofn_affine_settings::affine_settings_backward_settings_squash_tanh_op>(call, memory, stream);
+      return run<affine_settings_backward_settings_squash_tanh_op>(call, memory, stream);
     case 4:
-      return run<autofn_affine_settings::affine_settings_double_backward_settings_squash_tanh_op>(call, memory, stream);
+      return run<affine_settings_double_backward_settings_squash_tanh_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -274,15 +276,15 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_affine_settings::affine_settings_forward_settings_squash_none_op>(call);
+      return workspace<affine_settings_forward_settings_squash_none_op>(call);
     case 1:
-      return workspace<autofn_affine_settings::affine_settings_backward_settings_squash_none_op>(call);
+      return workspace<affine_settings_backward_settings_squash_none_op>(call);
     case 2:
-      return workspace<autofn_affine_settings::affine_settings_forward_settings_squash_tanh_op>(call);
+      return workspace<affine_settings_forward_settings_squash_tanh_op>(call);
     case 3:
-      return workspace<autofn_affine_settings::affine_settings_backward_settings_squash_tanh_op>(call);
+      return workspace<affine_settings_backward_settings_squash_tanh_op>(call);
     case 4:
-      return workspace<autofn_affine_settings::affine_settings_double_backward_settings_squash_tanh_op>(call);
+      return workspace<affine_settings_double_backward_settings_squash_tanh_op>(call);
   }
   return 0;
 }

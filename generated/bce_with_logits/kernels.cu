@@ -178,14 +178,16 @@ template <typename S> struct bce_with_logits_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_bce_with_logits;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_bce_with_logits::bce_with_logits_forward_op>(call, memory, stream);
+      return run<bce_with_logits_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_bce_with_logits::bce_with_logits_backward_op>(call, memory, stream);
+      return run<bce_with_logits_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_bce_with_logits::bce_with_logits_double_backward_op>(call, memory, stream);
+      return run<bce_with_logits_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -193,11 +195,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_bce_with_logits::bce_with_logits_forward_op>(call);
+      return workspace<bce_with_logits_forward_op>(call);
     case 1:
-      return workspace<autofn_bce_with_logits::bce_with_logits_backward_op>(call);
+      return workspace<bce_with_logits_backward_op>(call);
     case 2:
-      return workspace<autofn_bce_with_logits::bce_with_logits_double_backward_op>(call);
+      return workspace<bce_with_logits_double_backward_op>(call);
   }
   return 0;
 }

@@ -14,9 +14,22 @@ void bessel_basis_forward_block(
   const T* n_ = inputs[1];
   const T cutoff = T(numbers[0]);
   T* out = outputs[0];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = bessel_basis_forward<T, true>(x[i], n_[i], cutoff);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = bessel_basis_forward(x[i], n_[i], cutoff);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = bessel_basis_forward(x[i], n_[i], cutoff);
+    }
   }
 }
 
@@ -29,9 +42,22 @@ void bessel_basis_backward_block(
   const T cutoff = T(numbers[0]);
   T* grad_x = outputs[0];
   T* grad_n = outputs[1];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_backward<T, true>(grad[i], x[i], n_[i], cutoff, grad_x[i], grad_n[i]);
+      odd += grad_x[i] * T(0) + grad_n[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    bessel_basis_backward(grad[i], x[i], n_[i], cutoff, grad_x[i], grad_n[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_backward(grad[i], x[i], n_[i], cutoff, grad_x[i], grad_n[i]);
+    }
   }
 }
 
@@ -47,10 +73,24 @@ void bessel_basis_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   T* grad_n = outputs[2];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_double_backward<T, true>(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff,
+          grad_grad[i], grad_x[i], grad_n[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    bessel_basis_double_backward(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff, grad_grad[i],
-        grad_x[i], grad_n[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_double_backward(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff, grad_grad[i],
+          grad_x[i], grad_n[i]);
+    }
   }
 }
 

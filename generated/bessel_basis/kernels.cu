@@ -183,14 +183,16 @@ template <typename S> struct bessel_basis_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_bessel_basis;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_bessel_basis::bessel_basis_forward_op>(call, memory, stream);
+      return run<bessel_basis_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_bessel_basis::bessel_basis_backward_op>(call, memory, stream);
+      return run<bessel_basis_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_bessel_basis::bessel_basis_double_backward_op>(call, memory, stream);
+      return run<bessel_basis_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -198,11 +200,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_bessel_basis::bessel_basis_forward_op>(call);
+      return workspace<bessel_basis_forward_op>(call);
     case 1:
-      return workspace<autofn_bessel_basis::bessel_basis_backward_op>(call);
+      return workspace<bessel_basis_backward_op>(call);
     case 2:
-      return workspace<autofn_bessel_basis::bessel_basis_double_backward_op>(call);
+      return workspace<bessel_basis_double_backward_op>(call);
   }
   return 0;
 }

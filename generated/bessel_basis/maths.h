@@ -30,8 +30,8 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 }
 
 // sin(x) / x, and 1 at 0.
-template <typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin(x) / x;
+template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -45,11 +45,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin(x) * inverse, at = (below - autofn::cos(x)) * inverse;
+  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -58,44 +58,45 @@ template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
-template <typename T> AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
+template <typename T, bool kNear = false> AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0 * n;
-  return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc(v1 * x);
+  return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kNear>(v1 * x);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0;
   const T v2 = v1 * n * x;
-  const T v3 = spherical_bessel<1>(v2);
+  const T v3 = spherical_bessel<1, kNear>(v2);
   const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
   grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) / square(cutoff);
-  grad_n = v1 * v4 * (sinc(v2) - v2 * v3);
+  grad_n = v1 * v4 * (sinc<kNear>(v2) - v2 * v3);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void bessel_basis_double_backward(
     T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0;
   const T v2 = v1 * n * x;
-  const T v3 = spherical_bessel<1>(v2);
+  const T v3 = spherical_bessel<1, kNear>(v2);
   const T v4 = T(9.869604401089358) / square(cutoff);
   const T v5 = T(1.4142135623730951) * std::sqrt(v0);
   const T v6 = v5 * d_x;
   const T v7 = v4 * v6;
-  const T v8 = sinc(v2);
+  const T v8 = sinc<kNear>(v2);
   const T v9 = v5 * d_n;
-  const T v10 = T(0.3333333333333333) * v8 - T(0.6666666666666666) * spherical_bessel<2>(v2);
-  const T v11 = v2 * v10 + T(2) * v3;
-  const T v12 = n * (v11 * grad);
-  const T v13 = v4 * v9;
-  const T v14 = -grad * (v6 * (T(31.00627668029982) * v10)) * powi<3>(n) / powi<3>(cutoff);
+  const T v10 = T(0.6666666666666666) * spherical_bessel<2, kNear>(v2);
+  const T v11 = T(0.3333333333333333) * v8 - v10;
+  const T v12 = v2 * v11 + T(2) * v3;
+  const T v13 = n * (v12 * grad);
+  const T v14 = v4 * v9;
+  const T v15 = -grad * (v6 * (T(31.00627668029982) * v11)) * powi<3>(n) / powi<3>(cutoff);
   grad_grad = -v3 * v7 * square(n) + v1 * v9 * (v8 - v2 * v3);
-  grad_x = v14 + -v12 * v13;
-  grad_n = -v7 * v12 + -x * (grad * (v11 * v13));
+  grad_x = v15 + -v13 * v14;
+  grad_n = -v7 * v13 + -x * (grad * (v12 * v14));
 }
 
 }  // namespace autofn_bessel_basis

@@ -184,14 +184,16 @@ template <typename S> struct dpo_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_dpo;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_dpo::dpo_forward_op>(call, memory, stream);
+      return run<dpo_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_dpo::dpo_backward_op>(call, memory, stream);
+      return run<dpo_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_dpo::dpo_double_backward_op>(call, memory, stream);
+      return run<dpo_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -199,11 +201,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_dpo::dpo_forward_op>(call);
+      return workspace<dpo_forward_op>(call);
     case 1:
-      return workspace<autofn_dpo::dpo_backward_op>(call);
+      return workspace<dpo_backward_op>(call);
     case 2:
-      return workspace<autofn_dpo::dpo_double_backward_op>(call);
+      return workspace<dpo_double_backward_op>(call);
   }
   return 0;
 }

@@ -214,14 +214,16 @@ template <typename S> struct dyt_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_dyt;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_dyt::dyt_forward_op>(call, memory, stream);
+      return run<dyt_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_dyt::dyt_backward_op>(call, memory, stream);
+      return run<dyt_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_dyt::dyt_double_backward_op>(call, memory, stream);
+      return run<dyt_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -229,11 +231,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_dyt::dyt_forward_op>(call);
+      return workspace<dyt_forward_op>(call);
     case 1:
-      return workspace<autofn_dyt::dyt_backward_op>(call);
+      return workspace<dyt_backward_op>(call);
     case 2:
-      return workspace<autofn_dyt::dyt_double_backward_op>(call);
+      return workspace<dyt_double_backward_op>(call);
   }
   return 0;
 }

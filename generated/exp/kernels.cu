@@ -153,14 +153,16 @@ template <typename S> struct exp_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_exp;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_exp::exp_forward_op>(call, memory, stream);
+      return run<exp_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_exp::exp_backward_op>(call, memory, stream);
+      return run<exp_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_exp::exp_double_backward_op>(call, memory, stream);
+      return run<exp_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -168,11 +170,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_exp::exp_forward_op>(call);
+      return workspace<exp_forward_op>(call);
     case 1:
-      return workspace<autofn_exp::exp_backward_op>(call);
+      return workspace<exp_backward_op>(call);
     case 2:
-      return workspace<autofn_exp::exp_double_backward_op>(call);
+      return workspace<exp_double_backward_op>(call);
   }
   return 0;
 }

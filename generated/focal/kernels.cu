@@ -190,14 +190,16 @@ template <typename S> struct focal_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_focal;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_focal::focal_forward_op>(call, memory, stream);
+      return run<focal_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_focal::focal_backward_op>(call, memory, stream);
+      return run<focal_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_focal::focal_double_backward_op>(call, memory, stream);
+      return run<focal_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -205,11 +207,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_focal::focal_forward_op>(call);
+      return workspace<focal_forward_op>(call);
     case 1:
-      return workspace<autofn_focal::focal_backward_op>(call);
+      return workspace<focal_backward_op>(call);
     case 2:
-      return workspace<autofn_focal::focal_double_backward_op>(call);
+      return workspace<focal_double_backward_op>(call);
   }
   return 0;
 }

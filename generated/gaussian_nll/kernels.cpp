@@ -34,8 +34,8 @@ void gaussian_nll_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i], grad_target[i],
-        grad_log_var[i]);
+    gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
+        grad_target[i], grad_log_var[i]);
   }
 }
 

@@ -202,14 +202,16 @@ template <typename S> struct gaussian_nll_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_gaussian_nll;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_gaussian_nll::gaussian_nll_forward_op>(call, memory, stream);
+      return run<gaussian_nll_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_gaussian_nll::gaussian_nll_backward_op>(call, memory, stream);
+      return run<gaussian_nll_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_gaussian_nll::gaussian_nll_double_backward_op>(call, memory, stream);
+      return run<gaussian_nll_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -217,11 +219,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_gaussian_nll::gaussian_nll_forward_op>(call);
+      return workspace<gaussian_nll_forward_op>(call);
     case 1:
-      return workspace<autofn_gaussian_nll::gaussian_nll_backward_op>(call);
+      return workspace<gaussian_nll_backward_op>(call);
     case 2:
-      return workspace<autofn_gaussian_nll::gaussian_nll_double_backward_op>(call);
+      return workspace<gaussian_nll_double_backward_op>(call);
   }
   return 0;
 }

@@ -150,14 +150,16 @@ template <typename S> struct hardtanh_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_hardtanh;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_hardtanh::hardtanh_forward_op>(call, memory, stream);
+      return run<hardtanh_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_hardtanh::hardtanh_backward_op>(call, memory, stream);
+      return run<hardtanh_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_hardtanh::hardtanh_double_backward_op>(call, memory, stream);
+      return run<hardtanh_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -165,11 +167,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_hardtanh::hardtanh_forward_op>(call);
+      return workspace<hardtanh_forward_op>(call);
     case 1:
-      return workspace<autofn_hardtanh::hardtanh_backward_op>(call);
+      return workspace<hardtanh_backward_op>(call);
     case 2:
-      return workspace<autofn_hardtanh::hardtanh_double_backward_op>(call);
+      return workspace<hardtanh_double_backward_op>(call);
   }
   return 0;
 }

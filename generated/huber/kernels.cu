@@ -184,14 +184,16 @@ template <typename S> struct huber_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_huber;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_huber::huber_forward_op>(call, memory, stream);
+      return run<huber_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_huber::huber_backward_op>(call, memory, stream);
+      return run<huber_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_huber::huber_double_backward_op>(call, memory, stream);
+      return run<huber_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -199,11 +201,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_huber::huber_forward_op>(call);
+      return workspace<huber_forward_op>(call);
     case 1:
-      return workspace<autofn_huber::huber_backward_op>(call);
+      return workspace<huber_backward_op>(call);
     case 2:
-      return workspace<autofn_huber::huber_double_backward_op>(call);
+      return workspace<huber_double_backward_op>(call);
   }
   return 0;
 }

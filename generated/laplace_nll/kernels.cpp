@@ -34,8 +34,8 @@ void laplace_nll_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i], grad_target[i],
-        grad_log_scale[i]);
+    laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
+        grad_target[i], grad_log_scale[i]);
   }
 }
 
@@ -57,7 +57,8 @@ void laplace_nll_double_backward_block(
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     laplace_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_scale[i], input[i],
-        target[i], log_scale[i], grad_grad[i], grad_input[i], grad_target[i], grad_log_scale[i]);
+        target[i], log_scale[i], grad_grad[i], grad_input[i], grad_target[i],
+        grad_log_scale[i]);
   }
 }
 

@@ -203,14 +203,16 @@ template <typename S> struct laplace_nll_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_laplace_nll;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_laplace_nll::laplace_nll_forward_op>(call, memory, stream);
+      return run<laplace_nll_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_laplace_nll::laplace_nll_backward_op>(call, memory, stream);
+      return run<laplace_nll_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_laplace_nll::laplace_nll_double_backward_op>(call, memory, stream);
+      return run<laplace_nll_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -218,11 +220,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_laplace_nll::laplace_nll_forward_op>(call);
+      return workspace<laplace_nll_forward_op>(call);
     case 1:
-      return workspace<autofn_laplace_nll::laplace_nll_backward_op>(call);
+      return workspace<laplace_nll_backward_op>(call);
     case 2:
-      return workspace<autofn_laplace_nll::laplace_nll_double_backward_op>(call);
+      return workspace<laplace_nll_double_backward_op>(call);
   }
   return 0;
 }

@@ -156,14 +156,16 @@ template <typename S> struct leaky_relu_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_leaky_relu;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_leaky_relu::leaky_relu_forward_op>(call, memory, stream);
+      return run<leaky_relu_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_leaky_relu::leaky_relu_backward_op>(call, memory, stream);
+      return run<leaky_relu_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_leaky_relu::leaky_relu_double_backward_op>(call, memory, stream);
+      return run<leaky_relu_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -171,11 +173,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_leaky_relu::leaky_relu_forward_op>(call);
+      return workspace<leaky_relu_forward_op>(call);
     case 1:
-      return workspace<autofn_leaky_relu::leaky_relu_backward_op>(call);
+      return workspace<leaky_relu_backward_op>(call);
     case 2:
-      return workspace<autofn_leaky_relu::leaky_relu_double_backward_op>(call);
+      return workspace<leaky_relu_double_backward_op>(call);
   }
   return 0;
 }

@@ -202,14 +202,16 @@ template <typename S> struct lennard_jones_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_lennard_jones;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_lennard_jones::lennard_jones_forward_op>(call, memory, stream);
+      return run<lennard_jones_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_lennard_jones::lennard_jones_backward_op>(call, memory, stream);
+      return run<lennard_jones_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_lennard_jones::lennard_jones_double_backward_op>(call, memory, stream);
+      return run<lennard_jones_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -217,11 +219,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_lennard_jones::lennard_jones_forward_op>(call);
+      return workspace<lennard_jones_forward_op>(call);
     case 1:
-      return workspace<autofn_lennard_jones::lennard_jones_backward_op>(call);
+      return workspace<lennard_jones_backward_op>(call);
     case 2:
-      return workspace<autofn_lennard_jones::lennard_jones_double_backward_op>(call);
+      return workspace<lennard_jones_double_backward_op>(call);
   }
   return 0;
 }

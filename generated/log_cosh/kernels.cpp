@@ -49,8 +49,8 @@ void log_cosh_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    log_cosh_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], grad_grad[i],
-        grad_input[i], grad_target[i]);
+    log_cosh_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i],
+        grad_grad[i], grad_input[i], grad_target[i]);
   }
 }
 

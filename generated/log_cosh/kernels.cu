@@ -178,14 +178,16 @@ template <typename S> struct log_cosh_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_log_cosh;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_log_cosh::log_cosh_forward_op>(call, memory, stream);
+      return run<log_cosh_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_log_cosh::log_cosh_backward_op>(call, memory, stream);
+      return run<log_cosh_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_log_cosh::log_cosh_double_backward_op>(call, memory, stream);
+      return run<log_cosh_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -193,11 +195,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_log_cosh::log_cosh_forward_op>(call);
+      return workspace<log_cosh_forward_op>(call);
     case 1:
-      return workspace<autofn_log_cosh::log_cosh_backward_op>(call);
+      return workspace<log_cosh_backward_op>(call);
     case 2:
-      return workspace<autofn_log_cosh::log_cosh_double_backward_op>(call);
+      return workspace<log_cosh_double_backward_op>(call);
   }
   return 0;
 }

@@ -153,14 +153,16 @@ template <typename S> struct logit_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_logit;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_logit::logit_forward_op>(call, memory, stream);
+      return run<logit_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_logit::logit_backward_op>(call, memory, stream);
+      return run<logit_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_logit::logit_double_backward_op>(call, memory, stream);
+      return run<logit_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -168,11 +170,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_logit::logit_forward_op>(call);
+      return workspace<logit_forward_op>(call);
     case 1:
-      return workspace<autofn_logit::logit_backward_op>(call);
+      return workspace<logit_backward_op>(call);
     case 2:
-      return workspace<autofn_logit::logit_double_backward_op>(call);
+      return workspace<logit_double_backward_op>(call);
   }
   return 0;
 }

@@ -47,8 +47,8 @@ void pinball_double_backward_block(
   T* grad_grad = outputs[0];
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    grad_grad[i] = pinball_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i],
-        quantile);
+    grad_grad[i] = pinball_double_backward(grad[i], d_input[i], d_target[i], input[i],
+        target[i], quantile);
   }
 }
 

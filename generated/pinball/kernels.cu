@@ -176,14 +176,16 @@ template <typename S> struct pinball_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_pinball;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_pinball::pinball_forward_op>(call, memory, stream);
+      return run<pinball_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_pinball::pinball_backward_op>(call, memory, stream);
+      return run<pinball_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_pinball::pinball_double_backward_op>(call, memory, stream);
+      return run<pinball_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -191,11 +193,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_pinball::pinball_forward_op>(call);
+      return workspace<pinball_forward_op>(call);
     case 1:
-      return workspace<autofn_pinball::pinball_backward_op>(call);
+      return workspace<pinball_backward_op>(call);
     case 2:
-      return workspace<autofn_pinball::pinball_double_backward_op>(call);
+      return workspace<pinball_double_backward_op>(call);
   }
   return 0;
 }

@@ -49,8 +49,8 @@ void prelu_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    prelu_double_backward(grad[i], d_x[i], d_weight[i], x[i], weight[i], grad_grad[i], grad_x[i],
-        grad_weight[i]);
+    prelu_double_backward(grad[i], d_x[i], d_weight[i], x[i], weight[i], grad_grad[i],
+        grad_x[i], grad_weight[i]);
   }
 }
 

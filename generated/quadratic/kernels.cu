@@ -176,14 +176,16 @@ template <typename S> struct quadratic_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_quadratic;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_quadratic::quadratic_forward_op>(call, memory, stream);
+      return run<quadratic_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_quadratic::quadratic_backward_op>(call, memory, stream);
+      return run<quadratic_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_quadratic::quadratic_double_backward_op>(call, memory, stream);
+      return run<quadratic_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -191,11 +193,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_quadratic::quadratic_forward_op>(call);
+      return workspace<quadratic_forward_op>(call);
     case 1:
-      return workspace<autofn_quadratic::quadratic_backward_op>(call);
+      return workspace<quadratic_backward_op>(call);
     case 2:
-      return workspace<autofn_quadratic::quadratic_double_backward_op>(call);
+      return workspace<quadratic_double_backward_op>(call);
   }
   return 0;
 }

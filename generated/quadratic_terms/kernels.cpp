@@ -37,8 +37,8 @@ void quadratic_terms_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    quadratic_terms_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], x[i], y[i], grad_x[i],
-        grad_y[i]);
+    quadratic_terms_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], x[i], y[i],
+        grad_x[i], grad_y[i]);
   }
 }
 
@@ -62,9 +62,9 @@ void quadratic_terms_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    quadratic_terms_double_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], d_x[i], d_y[i],
-        x[i], y[i], grad_grad_z[i], grad_grad_xx[i], grad_grad_yy[i], grad_grad_xy[i], grad_x[i],
-        grad_y[i]);
+    quadratic_terms_double_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], d_x[i],
+        d_y[i], x[i], y[i], grad_grad_z[i], grad_grad_xx[i], grad_grad_yy[i], grad_grad_xy[i],
+        grad_x[i], grad_y[i]);
   }
 }
 

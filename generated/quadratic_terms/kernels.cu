@@ -224,14 +224,16 @@ template <typename S> struct quadratic_terms_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_quadratic_terms;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_quadratic_terms::quadratic_terms_forward_op>(call, memory, stream);
+      return run<quadratic_terms_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_quadratic_terms::quadratic_terms_backward_op>(call, memory, stream);
+      return run<quadratic_terms_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_quadratic_terms::quadratic_terms_double_backward_op>(call, memory, stream);
+      return run<quadratic_terms_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -239,11 +241,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_quadratic_terms::quadratic_terms_forward_op>(call);
+      return workspace<quadratic_terms_forward_op>(call);
     case 1:
-      return workspace<autofn_quadratic_terms::quadratic_terms_backward_op>(call);
+      return workspace<quadratic_terms_backward_op>(call);
     case 2:
-      return workspace<autofn_quadratic_terms::quadratic_terms_double_backward_op>(call);
+      return workspace<quadratic_terms_double_backward_op>(call);
   }
   return 0;
 }

@@ -101,10 +101,10 @@ void quaternion_product_double_backward_block(
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quaternion_product_double_backward(grad_out0[i], grad_out1[i], grad_out2[i], grad_out3[i],
-        d_aw[i], d_ax[i], d_ay[i], d_az[i], d_bw[i], d_bx[i], d_by[i], d_bz[i], aw[i], ax[i], ay[i],
-        az[i], bw[i], bx[i], by[i], bz[i], grad_grad_out0[i], grad_grad_out1[i], grad_grad_out2[i],
-        grad_grad_out3[i], grad_aw[i], grad_ax[i], grad_ay[i], grad_az[i], grad_bw[i], grad_bx[i],
-        grad_by[i], grad_bz[i]);
+        d_aw[i], d_ax[i], d_ay[i], d_az[i], d_bw[i], d_bx[i], d_by[i], d_bz[i], aw[i], ax[i],
+        ay[i], az[i], bw[i], bx[i], by[i], bz[i], grad_grad_out0[i], grad_grad_out1[i],
+        grad_grad_out2[i], grad_grad_out3[i], grad_aw[i], grad_ax[i], grad_ay[i], grad_az[i],
+        grad_bw[i], grad_bx[i], grad_by[i], grad_bz[i]);
   }
 }
 

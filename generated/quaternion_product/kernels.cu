@@ -370,14 +370,16 @@ template <typename S> struct quaternion_product_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_quaternion_product;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_quaternion_product::quaternion_product_forward_op>(call, memory, stream);
+      return run<quaternion_product_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_quaternion_product::quaternion_product_backward_op>(call, memory, stream);
+      return run<quaternion_product_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_quaternion_product::quaternion_product_double_backward_op>(call, memory, stream);
+      return run<quaternion_product_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -385,11 +387,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_quaternion_product::quaternion_product_forward_op>(call);
+      return workspace<quaternion_product_forward_op>(call);
     case 1:
-      return workspace<autofn_quaternion_product::quaternion_product_backward_op>(call);
+      return workspace<quaternion_product_backward_op>(call);
     case 2:
-      return workspace<autofn_quaternion_product::quaternion_product_double_backward_op>(call);
+      return workspace<quaternion_product_double_backward_op>(call);
   }
   return 0;
 }

@@ -150,14 +150,16 @@ template <typename S> struct relu_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_relu;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_relu::relu_forward_op>(call, memory, stream);
+      return run<relu_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_relu::relu_backward_op>(call, memory, stream);
+      return run<relu_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_relu::relu_double_backward_op>(call, memory, stream);
+      return run<relu_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -165,11 +167,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_relu::relu_forward_op>(call);
+      return workspace<relu_forward_op>(call);
     case 1:
-      return workspace<autofn_relu::relu_backward_op>(call);
+      return workspace<relu_backward_op>(call);
     case 2:
-      return workspace<autofn_relu::relu_double_backward_op>(call);
+      return workspace<relu_double_backward_op>(call);
   }
   return 0;
 }

@@ -150,14 +150,16 @@ template <typename S> struct relu6_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_relu6;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_relu6::relu6_forward_op>(call, memory, stream);
+      return run<relu6_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_relu6::relu6_backward_op>(call, memory, stream);
+      return run<relu6_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_relu6::relu6_double_backward_op>(call, memory, stream);
+      return run<relu6_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -165,11 +167,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_relu6::relu6_forward_op>(call);
+      return workspace<relu6_forward_op>(call);
     case 1:
-      return workspace<autofn_relu6::relu6_backward_op>(call);
+      return workspace<relu6_backward_op>(call);
     case 2:
-      return workspace<autofn_relu6::relu6_double_backward_op>(call);
+      return workspace<relu6_double_backward_op>(call);
   }
   return 0;
 }

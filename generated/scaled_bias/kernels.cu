@@ -241,18 +241,20 @@ template <typename S> struct scaled_bias_backward_no_bias_op {
 
 namespace autofn {
 
+using namespace autofn_scaled_bias;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_scaled_bias::scaled_bias_forward_bias_op>(call, memory, stream);
+      return run<scaled_bias_forward_bias_op>(call, memory, stream);
     case 1:
-      return run<autofn_scaled_bias::scaled_bias_backward_bias_op>(call, memory, stream);
+      return run<scaled_bias_backward_bias_op>(call, memory, stream);
     case 2:
-      return run<autofn_scaled_bias::scaled_bias_double_backward_bias_op>(call, memory, stream);
+      return run<scaled_bias_double_backward_bias_op>(call, memory, stream);
     case 3:
-      return run<autofn_scaled_bias::scaled_bias_forward_no_bias_op>(call, memory, stream);
+      return run<scaled_bias_forward_no_bias_op>(call, memory, stream);
     case 4:
-      return run<autofn_scaled_bias::scaled_bias_backward_no_bias_op>(call, memory, stream);
+      return run<scaled_bias_backward_no_bias_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -260,15 +262,15 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_scaled_bias::scaled_bias_forward_bias_op>(call);
+      return workspace<scaled_bias_forward_bias_op>(call);
     case 1:
-      return workspace<autofn_scaled_bias::scaled_bias_backward_bias_op>(call);
+      return workspace<scaled_bias_backward_bias_op>(call);
     case 2:
-      return workspace<autofn_scaled_bias::scaled_bias_double_backward_bias_op>(call);
+      return workspace<scaled_bias_double_backward_bias_op>(call);
     case 3:
-      return workspace<autofn_scaled_bias::scaled_bias_forward_no_bias_op>(call);
+      return workspace<scaled_bias_forward_no_bias_op>(call);
     case 4:
-      return workspace<autofn_scaled_bias::scaled_bias_backward_no_bias_op>(call);
+      return workspace<scaled_bias_backward_no_bias_op>(call);
   }
   return 0;
 }

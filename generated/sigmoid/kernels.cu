@@ -153,14 +153,16 @@ template <typename S> struct sigmoid_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_sigmoid;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_sigmoid::sigmoid_forward_op>(call, memory, stream);
+      return run<sigmoid_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_sigmoid::sigmoid_backward_op>(call, memory, stream);
+      return run<sigmoid_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_sigmoid::sigmoid_double_backward_op>(call, memory, stream);
+      return run<sigmoid_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -168,11 +170,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_sigmoid::sigmoid_forward_op>(call);
+      return workspace<sigmoid_forward_op>(call);
     case 1:
-      return workspace<autofn_sigmoid::sigmoid_backward_op>(call);
+      return workspace<sigmoid_backward_op>(call);
     case 2:
-      return workspace<autofn_sigmoid::sigmoid_double_backward_op>(call);
+      return workspace<sigmoid_double_backward_op>(call);
   }
   return 0;
 }

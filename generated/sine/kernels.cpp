@@ -13,9 +13,22 @@ void sine_forward_block(
   const T* x = inputs[0];
   const T omega = T(numbers[0]);
   T* out = outputs[0];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = sine_forward<T, true>(x[i], omega);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = sine_forward(x[i], omega);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = sine_forward(x[i], omega);
+    }
   }
 }
 
@@ -26,9 +39,22 @@ void sine_backward_block(
   const T* x = inputs[1];
   const T omega = T(numbers[0]);
   T* grad_x = outputs[0];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = sine_backward<T, true>(grad[i], x[i], omega);
+      odd += grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    grad_x[i] = sine_backward(grad[i], x[i], omega);
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = sine_backward(grad[i], x[i], omega);
+    }
   }
 }
 
@@ -41,9 +67,22 @@ void sine_double_backward_block(
   const T omega = T(numbers[0]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      sine_double_backward<T, true>(grad[i], d_x[i], x[i], omega, grad_grad[i], grad_x[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    sine_double_backward(grad[i], d_x[i], x[i], omega, grad_grad[i], grad_x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      sine_double_backward(grad[i], d_x[i], x[i], omega, grad_grad[i], grad_x[i]);
+    }
   }
 }
 

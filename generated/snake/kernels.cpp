@@ -14,9 +14,22 @@ void snake_forward_block(
   const T* alpha = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = snake_forward<T, true>(x[i], alpha[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = snake_forward(x[i], alpha[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = snake_forward(x[i], alpha[i]);
+    }
   }
 }
 
@@ -29,9 +42,22 @@ void snake_backward_block(
   T* grad_x = outputs[0];
   T* grad_alpha = outputs[1];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_backward<T, true>(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    snake_backward(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_backward(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+    }
   }
 }
 
@@ -47,10 +73,24 @@ void snake_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_alpha = outputs[2];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], x[i], alpha[i], grad_grad[i],
+          grad_x[i], grad_alpha[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    snake_double_backward(grad[i], d_x[i], d_alpha[i], x[i], alpha[i], grad_grad[i], grad_x[i],
-        grad_alpha[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_double_backward(grad[i], d_x[i], d_alpha[i], x[i], alpha[i], grad_grad[i], grad_x[i],
+          grad_alpha[i]);
+    }
   }
 }
 

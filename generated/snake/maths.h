@@ -30,8 +30,8 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 }
 
 // sin(x) / x, and 1 at 0.
-template <typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin(x) / x;
+template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -45,11 +45,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin(x) * inverse, at = (below - autofn::cos(x)) * inverse;
+  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -58,34 +58,34 @@ template <int N, typename T> AUTOFN_FN T spherical_bessel(T x) {
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
-template <typename T> AUTOFN_FN T snake_forward(T x, T alpha) {
+template <typename T, bool kNear = false> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  return x * (autofn::sin(v0) * sinc(v0) + T(1));
+  return x * (autofn::sin<kNear>(v0) * sinc<kNear>(v0) + T(1));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T sn0 = autofn::sin(v0);
-  const T v1 = sinc(v0);
-  const T v2 = v1 * autofn::cos(v0) - sn0 * spherical_bessel<1>(v0);
+  const T sn0 = autofn::sin<kNear>(v0);
+  const T v1 = sinc<kNear>(v0);
+  const T v2 = v1 * autofn::cos<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
   grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
   grad_alpha = v2 * grad * square(x);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void snake_double_backward(
     T grad, T d_x, T d_alpha, T x, T alpha, T& grad_grad, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T sn0 = autofn::sin(v0);
-  const T v1 = sinc(v0);
+  const T sn0 = autofn::sin<kNear>(v0);
+  const T v1 = sinc<kNear>(v0);
   const T v2 = sn0 * v1;
-  const T v3 = spherical_bessel<1>(v0);
+  const T v3 = spherical_bessel<1, kNear>(v0);
   const T v4 = sn0 * v3;
-  const T cs0 = autofn::cos(v0);
+  const T cs0 = autofn::cos<kNear>(v0);
   const T v5 = v1 * cs0 - v4;
   const T v6 = v3 * cs0;
-  const T v7 = sn0 * (v1 - T(2) * spherical_bessel<2>(v0));
+  const T v7 = sn0 * (v1 - T(2) * spherical_bessel<2, kNear>(v0));
   const T v8 = T(0.3333333333333333) * v0 * (v7 + (T(3) * v2 + T(6) * v6));
   const T v9 = grad * (cs0 * (T(2) * v1) - v8 - T(2) * v4);
   const T v10 = v9 * d_x;

@@ -15,9 +15,22 @@ void snake_beta_forward_block(
   const T* beta = inputs[2];
   T* out = outputs[0];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = snake_beta_forward<T, true>(x[i], alpha[i], beta[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = snake_beta_forward(x[i], alpha[i], beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = snake_beta_forward(x[i], alpha[i], beta[i]);
+    }
   }
 }
 
@@ -32,9 +45,24 @@ void snake_beta_backward_block(
   T* grad_alpha = outputs[1];
   T* grad_beta = outputs[2];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_beta_backward<T, true>(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i],
+          grad_beta[i]);
+      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    snake_beta_backward(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_beta_backward(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i],
+          grad_beta[i]);
+    }
   }
 }
 
@@ -53,10 +81,24 @@ void snake_beta_double_backward_block(
   T* grad_alpha = outputs[2];
   T* grad_beta = outputs[3];
   (void)numbers;
+  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+  // and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i],
+          beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    snake_beta_double_backward(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i], beta[i],
-        grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      snake_beta_double_backward(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i], beta[i],
+          grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+    }
   }
 }
 

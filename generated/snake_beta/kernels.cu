@@ -201,14 +201,16 @@ template <typename S> struct snake_beta_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_snake_beta;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_snake_beta::snake_beta_forward_op>(call, memory, stream);
+      return run<snake_beta_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_snake_beta::snake_beta_backward_op>(call, memory, stream);
+      return run<snake_beta_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_snake_beta::snake_beta_double_backward_op>(call, memory, stream);
+      return run<snake_beta_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -216,11 +218,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_snake_beta::snake_beta_forward_op>(call);
+      return workspace<snake_beta_forward_op>(call);
     case 1:
-      return workspace<autofn_snake_beta::snake_beta_backward_op>(call);
+      return workspace<snake_beta_backward_op>(call);
     case 2:
-      return workspace<autofn_snake_beta::snake_beta_double_backward_op>(call);
+      return workspace<snake_beta_double_backward_op>(call);
   }
   return 0;
 }

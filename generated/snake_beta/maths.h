@@ -26,17 +26,17 @@ template <typename T> AUTOFN_FN T times_exp(T v, T u) {
   return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }
 
-template <typename T> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  const T v0 = square(autofn::sin(times_exp(x, alpha))) / (autofn::exp(beta) + T(1e-09));
-  return x + v0;
+template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
+  const T v0 = square(autofn::sin<kNear>(times_exp(x, alpha)));
+  return x + v0 / (autofn::exp(beta) + T(1e-09));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   const T v0 = times_exp(x, alpha);
-  const T sn0 = autofn::sin(v0);
-  const T v1 = sn0 * autofn::cos(v0);
+  const T sn0 = autofn::sin<kNear>(v0);
+  const T v1 = sn0 * autofn::cos<kNear>(v0);
   const T v2 = autofn::exp(beta) + T(1e-09);
   const T v3 = T(2) / v2;
   grad_x = grad * (v3 * times_exp(v1, alpha) + T(1));
@@ -44,13 +44,13 @@ AUTOFN_FN void snake_beta_backward(
   grad_beta = -grad * times_exp(square(sn0), beta) / square(v2);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
   const T v0 = times_exp(x, alpha);
-  const T sn0 = autofn::sin(v0);
-  const T cs0 = autofn::cos(v0);
+  const T sn0 = autofn::sin<kNear>(v0);
+  const T cs0 = autofn::cos<kNear>(v0);
   const T v1 = sn0 * cs0;
   const T v2 = times_exp(v1, alpha);
   const T e0 = autofn::exp(beta);

@@ -182,6 +182,15 @@ AUTOFN_FN float cos(float x) {
 
 AUTOFN_FN double cos(double x) { return std::cos(x); }
 
+// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
+template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
+    if constexpr (kNear) {
+        return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
+    } else {
+        return autofn::cos(x);
+    }
+}
+
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
@@ -258,5 +267,14 @@ AUTOFN_FN float sin(float x) {
 }
 
 AUTOFN_FN double sin(double x) { return std::sin(x); }
+
+// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
+template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
+    if constexpr (kNear) {
+        return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
+    } else {
+        return autofn::sin(x);
+    }
+}
 
 }  // namespace autofn

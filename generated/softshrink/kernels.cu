@@ -156,14 +156,16 @@ template <typename S> struct softshrink_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_softshrink;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_softshrink::softshrink_forward_op>(call, memory, stream);
+      return run<softshrink_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_softshrink::softshrink_backward_op>(call, memory, stream);
+      return run<softshrink_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_softshrink::softshrink_double_backward_op>(call, memory, stream);
+      return run<softshrink_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -171,11 +173,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_softshrink::softshrink_forward_op>(call);
+      return workspace<softshrink_forward_op>(call);
     case 1:
-      return workspace<autofn_softshrink::softshrink_backward_op>(call);
+      return workspace<softshrink_backward_op>(call);
     case 2:
-      return workspace<autofn_softshrink::softshrink_double_backward_op>(call);
+      return workspace<softshrink_double_backward_op>(call);
   }
   return 0;
 }

@@ -159,14 +159,16 @@ template <typename S> struct squareplus_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_squareplus;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_squareplus::squareplus_forward_op>(call, memory, stream);
+      return run<squareplus_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_squareplus::squareplus_backward_op>(call, memory, stream);
+      return run<squareplus_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_squareplus::squareplus_double_backward_op>(call, memory, stream);
+      return run<squareplus_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -174,11 +176,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_squareplus::squareplus_forward_op>(call);
+      return workspace<squareplus_forward_op>(call);
     case 1:
-      return workspace<autofn_squareplus::squareplus_backward_op>(call);
+      return workspace<squareplus_backward_op>(call);
     case 2:
-      return workspace<autofn_squareplus::squareplus_double_backward_op>(call);
+      return workspace<squareplus_double_backward_op>(call);
   }
   return 0;
 }

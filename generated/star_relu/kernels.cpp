@@ -52,8 +52,8 @@ void star_relu_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i], grad_grad[i],
-        grad_x[i], grad_scale[i]);
+    star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i],
+        grad_grad[i], grad_x[i], grad_scale[i]);
   }
 }
 

@@ -189,14 +189,16 @@ template <typename S> struct star_relu_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_star_relu;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_star_relu::star_relu_forward_op>(call, memory, stream);
+      return run<star_relu_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_star_relu::star_relu_backward_op>(call, memory, stream);
+      return run<star_relu_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_star_relu::star_relu_double_backward_op>(call, memory, stream);
+      return run<star_relu_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -204,11 +206,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_star_relu::star_relu_forward_op>(call);
+      return workspace<star_relu_forward_op>(call);
     case 1:
-      return workspace<autofn_star_relu::star_relu_backward_op>(call);
+      return workspace<star_relu_backward_op>(call);
     case 2:
-      return workspace<autofn_star_relu::star_relu_double_backward_op>(call);
+      return workspace<star_relu_double_backward_op>(call);
   }
   return 0;
 }

@@ -49,8 +49,8 @@ void swiglu_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    swiglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i], grad_gate[i],
-        grad_x[i]);
+    swiglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],
+        grad_gate[i], grad_x[i]);
   }
 }
 

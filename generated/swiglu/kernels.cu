@@ -177,14 +177,16 @@ template <typename S> struct swiglu_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_swiglu;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_swiglu::swiglu_forward_op>(call, memory, stream);
+      return run<swiglu_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_swiglu::swiglu_backward_op>(call, memory, stream);
+      return run<swiglu_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_swiglu::swiglu_double_backward_op>(call, memory, stream);
+      return run<swiglu_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -192,11 +194,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_swiglu::swiglu_forward_op>(call);
+      return workspace<swiglu_forward_op>(call);
     case 1:
-      return workspace<autofn_swiglu::swiglu_backward_op>(call);
+      return workspace<swiglu_backward_op>(call);
     case 2:
-      return workspace<autofn_swiglu::swiglu_double_backward_op>(call);
+      return workspace<swiglu_double_backward_op>(call);
   }
   return 0;
 }

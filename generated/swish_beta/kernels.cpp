@@ -49,8 +49,8 @@ void swish_beta_double_backward_block(
   (void)numbers;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    swish_beta_double_backward(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i], grad_x[i],
-        grad_beta[i]);
+    swish_beta_double_backward(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i],
+        grad_x[i], grad_beta[i]);
   }
 }
 

@@ -158,14 +158,16 @@ template <typename S> struct threshold_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_threshold;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_threshold::threshold_forward_op>(call, memory, stream);
+      return run<threshold_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_threshold::threshold_backward_op>(call, memory, stream);
+      return run<threshold_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_threshold::threshold_double_backward_op>(call, memory, stream);
+      return run<threshold_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -173,11 +175,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_threshold::threshold_forward_op>(call);
+      return workspace<threshold_forward_op>(call);
     case 1:
-      return workspace<autofn_threshold::threshold_backward_op>(call);
+      return workspace<threshold_backward_op>(call);
     case 2:
-      return workspace<autofn_threshold::threshold_double_backward_op>(call);
+      return workspace<threshold_double_backward_op>(call);
   }
   return 0;
 }

@@ -170,14 +170,16 @@ template <typename S> struct two_outputs_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_two_outputs;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_two_outputs::two_outputs_forward_op>(call, memory, stream);
+      return run<two_outputs_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_two_outputs::two_outputs_backward_op>(call, memory, stream);
+      return run<two_outputs_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_two_outputs::two_outputs_double_backward_op>(call, memory, stream);
+      return run<two_outputs_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -185,11 +187,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_two_outputs::two_outputs_forward_op>(call);
+      return workspace<two_outputs_forward_op>(call);
     case 1:
-      return workspace<autofn_two_outputs::two_outputs_backward_op>(call);
+      return workspace<two_outputs_backward_op>(call);
     case 2:
-      return workspace<autofn_two_outputs::two_outputs_double_backward_op>(call);
+      return workspace<two_outputs_double_backward_op>(call);
   }
   return 0;
 }

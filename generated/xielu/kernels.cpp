@@ -59,8 +59,8 @@ void xielu_double_backward_block(
   T* grad_alpha_n = outputs[3];
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    xielu_double_backward(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i], alpha_p[i], alpha_n[i],
-        beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+    xielu_double_backward(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i], alpha_p[i],
+        alpha_n[i], beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
   }
 }
 

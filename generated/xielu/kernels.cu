@@ -215,14 +215,16 @@ template <typename S> struct xielu_double_backward_op {
 
 namespace autofn {
 
+using namespace autofn_xielu;
+
 int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
   switch (kernel) {
     case 0:
-      return run<autofn_xielu::xielu_forward_op>(call, memory, stream);
+      return run<xielu_forward_op>(call, memory, stream);
     case 1:
-      return run<autofn_xielu::xielu_backward_op>(call, memory, stream);
+      return run<xielu_backward_op>(call, memory, stream);
     case 2:
-      return run<autofn_xielu::xielu_double_backward_op>(call, memory, stream);
+      return run<xielu_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -230,11 +232,11 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
 std::int64_t cuda_workspace(int kernel, const Call& call) {
   switch (kernel) {
     case 0:
-      return workspace<autofn_xielu::xielu_forward_op>(call);
+      return workspace<xielu_forward_op>(call);
     case 1:
-      return workspace<autofn_xielu::xielu_backward_op>(call);
+      return workspace<xielu_backward_op>(call);
     case 2:
-      return workspace<autofn_xielu::xielu_double_backward_op>(call);
+      return workspace<xielu_double_backward_op>(call);
   }
   return 0;
 }
