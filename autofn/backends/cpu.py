@@ -121,8 +121,9 @@ def _block(kernel: Kernel, program: Program) -> _Block:
             f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
         )
     name = f"{kernel.function}_block"
+    roles = "".join(each.role[0] for each in (*memory, *kernel.outputs))
     counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
-    entry = [*_literal(schema(kernel)), f"     {counts}, Takes::{takes(kernel)}}},"]
+    entry = [*_literal(schema(kernel)), f"     {counts}, Takes::{takes(kernel)}, \"{roles}\"}},"]
     return _Block(
         block=name,
         blocks=cpp.wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),

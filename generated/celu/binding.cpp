@@ -221,6 +221,30 @@ Owned empty(const int64_t* sizes, const int64_t* strides, int64_t dim, std::int3
   return made;
 }
 
+#ifdef AUTOFN_CUDA
+
+// A tensor of another dtype makes way for a copy that has this one.
+void convert(Owned& tensor, std::int32_t dtype) {
+  const View view(tensor.handle);
+  if (view.dtype == dtype) return;
+  int64_t strides[kMaxDims], stride = 1;
+  for (int d = int(view.dim) - 1; d >= 0; --d) {
+    strides[d] = stride;
+    stride *= std::max<int64_t>(1, view.sizes[d]);
+  }
+  Owned made = empty(view.sizes, strides, view.dim, dtype, view);
+  check(aoti_torch_copy_(made.handle, tensor.handle, 0));
+  tensor = std::move(made);
+}
+
+// The dtype of a tensor of the formula, and of a parameter, in a CUDA kernel.
+std::int32_t cuda_dtype(char role, std::int32_t storage) {
+  const bool wide = to_dtype(storage) == Dtype::float64;
+  return role == 't' ? storage : wide ? storage : aoti_torch_dtype_float32();
+}
+
+#endif
+
 void run(int number, const Call& call, const View& at) {
 #ifdef AUTOFN_CUDA
   CUDAGuardHandle guard;
@@ -283,10 +307,23 @@ Owned allocate(const Space& space, const Like& like, const View& at, Operand& op
   return made;
 }
 
+void convert_all(Owned* results, const std::int32_t* dtypes, int count) {
+#ifdef AUTOFN_CUDA
+  for (int k = 0; k < count; ++k) convert(results[k], dtypes[k]);
+#else
+  (void)results, (void)dtypes, (void)count;  // already as asked
+#endif
+}
+
 // Runs kernel `number` and returns its outputs.
-void call_kernel(int number, const Owned* tensors, const double* numbers, const Outputs& outputs,
+void call_kernel(int number, Owned* tensors, const double* numbers, const Outputs& outputs,
                  Owned* results) {
   const Kernel& kernel = kKernels[number];
+#ifdef AUTOFN_CUDA
+  for (int k = 0; k < kernel.inputs; ++k) {
+    convert(tensors[k], cuda_dtype(kernel.roles[k], outputs.dtype));
+  }
+#endif
   View inputs[kMaxOperands];
   for (int k = 0; k < kernel.inputs; ++k) inputs[k] = View(tensors[k].handle);
   check_devices(inputs, kernel.inputs);
@@ -318,12 +355,17 @@ void call_kernel(int number, const Owned* tensors, const double* numbers, const 
   }
   call.elements = space.elements;
 
+  std::int32_t dtypes[kMaxOperands];
   for (int k = 0; k < kernel.outputs; ++k) {
     Operand& operand = call.outputs[k];
     const bool wanted = outputs.wanted >> k & 1;
-    const Like like = outputs.likes ? outputs.likes[k]
-                      : flat        ? Like{first.dim, first.sizes, outputs.dtype}
-                                    : Like{space.dims, space.sizes, outputs.dtype};
+    Like like = outputs.likes ? outputs.likes[k]
+                : flat        ? Like{first.dim, first.sizes, outputs.dtype}
+                              : Like{space.dims, space.sizes, outputs.dtype};
+    dtypes[k] = like.dtype;
+#ifdef AUTOFN_CUDA
+    like.dtype = cuda_dtype(kernel.roles[kernel.inputs + k], outputs.dtype);
+#endif
     if (!wanted) {
       const int64_t none[] = {0}, stride[] = {1};
       results[k] = empty(none, stride, 1, like.dtype, first);
@@ -337,7 +379,7 @@ void call_kernel(int number, const Owned* tensors, const double* numbers, const 
     operand.dtype = to_dtype(like.dtype);
     operand.data = wanted ? data_of(results[k]) : nullptr;
   }
-  if (call.elements == 0) return;
+  if (call.elements == 0) return convert_all(results, dtypes, kernel.outputs);
 
   if (flat) {
     call.dims = call.elements > 1;
@@ -348,6 +390,7 @@ void call_kernel(int number, const Owned* tensors, const double* numbers, const 
     merge_dimensions(call, space, kernel);
   }
   run(number, call, first);
+  convert_all(results, dtypes, kernel.outputs);
 }
 
 // --- ops ---------------------------------------------------------------------------------------

@@ -46,6 +46,7 @@ struct Kernel {
   int numbers;
   int outputs;
   Takes takes;
+  const char* roles;  // of its tensors, then of its outputs: t, or p for a parameter
 };
 
 // The scalar function of a kernel over n elements, every operand dense and of the compute type.

@@ -19,7 +19,7 @@
 
 // What glibc's own headers declare under -ffast-math only.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__INTEL_COMPILER) && \
-    defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
+  defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
 #define AUTOFN_SIMD extern "C" __attribute__((simd("notinbranch")))
 #if __GLIBC_PREREQ(2, 22)
 AUTOFN_SIMD double sin(double) noexcept;
@@ -74,27 +74,27 @@ namespace autofn {
 
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
-    std::int32_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int32_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN float from_bits(std::int32_t i) {
-    float x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  float x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 AUTOFN_FN std::int64_t bits(double x) {
-    std::int64_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int64_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN double from_bits(std::int64_t i) {
-    double x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  double x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 }  // namespace autofn

@@ -19,7 +19,7 @@
 
 // What glibc's own headers declare under -ffast-math only.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__INTEL_COMPILER) && \
-    defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
+  defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
 #define AUTOFN_SIMD extern "C" __attribute__((simd("notinbranch")))
 #if __GLIBC_PREREQ(2, 22)
 AUTOFN_SIMD double sin(double) noexcept;
@@ -74,27 +74,27 @@ namespace autofn {
 
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
-    std::int32_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int32_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN float from_bits(std::int32_t i) {
-    float x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  float x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 AUTOFN_FN std::int64_t bits(double x) {
-    std::int64_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int64_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN double from_bits(std::int64_t i) {
-    double x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  double x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 }  // namespace autofn
@@ -105,43 +105,43 @@ namespace autofn {
 // ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float erf(float x) {
 #ifdef __CUDACC__
-    return ::erff(x);
+  return ::erff(x);
 #else
-    const float y = std::fabs(x);
-    float g = 0x1.d47f22p-17f;
-    g = std::fma(g, y, -0x1.6f9ee8p-12f);
-    g = std::fma(g, y, 0x1.ec7fc8p-9f);
-    g = std::fma(g, y, -0x1.896178p-6f);
-    g = std::fma(g, y, 0x1.b459bp-4f);
-    g = std::fma(g, y, 0x1.451ab8p-1f);
-    g = std::fma(g, y, 0x1.20f21ep+0f);
-    // 1.5 * 2^23 + 127
-    const float t = std::fma(g * y, -0x1.715476p+0f, 0x1.8000fep+23f);
-    const float n = t - 0x1.8000fep+23f;
-    // From the product as it is, not as it rounds.
-    float r = std::fma(g, -y, n * -0x1.62e4p-1f);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6ac144p-10f;
-    p = std::fma(p, r, 0x1.123da6p-7f);
-    p = std::fma(p, r, 0x1.555858p-5f);
-    p = std::fma(p, r, 0x1.55548cp-3f);
-    p = std::fma(p, r, 0x1.fffffcp-2f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
-    p = y > 4.0f ? 1.0f : p;
-    p = from_bits(bits(p) | (bits(x) & INT32_MIN));
-    const float z = x * x;
-    float q = 0x1.496a3cp-14f;
-    q = std::fma(q, z, -0x1.a3f71p-11f);
-    q = std::fma(q, z, 0x1.5405b6p-8f);
-    q = std::fma(q, z, -0x1.b7f91p-6f);
-    q = std::fma(q, z, 0x1.ce2cf8p-4f);
-    q = std::fma(q, z, -0x1.81273ep-2f);
-    q = std::fma(q, z, 0x1.06eba8p-3f);
-    q = std::fma(q, x, x);
-    // NaN too.
-    return y >= 1.0f ? p : q;
+  const float y = std::fabs(x);
+  float g = 0x1.d47f22p-17f;
+  g = std::fma(g, y, -0x1.6f9ee8p-12f);
+  g = std::fma(g, y, 0x1.ec7fc8p-9f);
+  g = std::fma(g, y, -0x1.896178p-6f);
+  g = std::fma(g, y, 0x1.b459bp-4f);
+  g = std::fma(g, y, 0x1.451ab8p-1f);
+  g = std::fma(g, y, 0x1.20f21ep+0f);
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(g * y, -0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  // From the product as it is, not as it rounds.
+  float r = std::fma(g, -y, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6ac144p-10f;
+  p = std::fma(p, r, 0x1.123da6p-7f);
+  p = std::fma(p, r, 0x1.555858p-5f);
+  p = std::fma(p, r, 0x1.55548cp-3f);
+  p = std::fma(p, r, 0x1.fffffcp-2f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
+  p = y > 4.0f ? 1.0f : p;
+  p = from_bits(bits(p) | (bits(x) & INT32_MIN));
+  const float z = x * x;
+  float q = 0x1.496a3cp-14f;
+  q = std::fma(q, z, -0x1.a3f71p-11f);
+  q = std::fma(q, z, 0x1.5405b6p-8f);
+  q = std::fma(q, z, -0x1.b7f91p-6f);
+  q = std::fma(q, z, 0x1.ce2cf8p-4f);
+  q = std::fma(q, z, -0x1.81273ep-2f);
+  q = std::fma(q, z, 0x1.06eba8p-3f);
+  q = std::fma(q, x, x);
+  // NaN too.
+  return y >= 1.0f ? p : q;
 #endif
 }
 
@@ -152,26 +152,26 @@ AUTOFN_FN double erf(double x) { return std::erf(x); }
 // (benchmarks/primitives.md).
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
-    return ::expf(x);
+  return ::expf(x);
 #else
-    // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
-    const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
-    const float n = t - 0x1.8001fcp+23f;
-    float r = std::fma(n, -0x1.62e4p-1f, x);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6ac144p-10f;
-    p = std::fma(p, r, 0x1.123da6p-7f);
-    p = std::fma(p, r, 0x1.555858p-5f);
-    p = std::fma(p, r, 0x1.55548cp-3f);
-    p = std::fma(p, r, 0x1.fffffcp-2f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, r, 1.0f);
-    const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
-    const std::uint32_t a = (u << 22) & 0xff800000u;
-    const std::uint32_t b = (u << 23) - a;
-    p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
-    p = x > 89.0f ? INFINITY : p;
-    return x < -104.0f ? 0.0f : p;
+  // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
+  const float n = t - 0x1.8001fcp+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6ac144p-10f;
+  p = std::fma(p, r, 0x1.123da6p-7f);
+  p = std::fma(p, r, 0x1.555858p-5f);
+  p = std::fma(p, r, 0x1.55548cp-3f);
+  p = std::fma(p, r, 0x1.fffffcp-2f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
+  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t a = (u << 22) & 0xff800000u;
+  const std::uint32_t b = (u << 23) - a;
+  p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  p = x > 89.0f ? INFINITY : p;
+  return x < -104.0f ? 0.0f : p;
 #endif
 }
 
@@ -180,43 +180,43 @@ AUTOFN_FN double exp(double x) { return std::exp(x); }
 // exp(a * b), the product's rounding made up for: it would cost as many roundings as the product
 // is large. About 1 ULP more than exp.
 template <typename T> AUTOFN_FN T exp_product(T a, T b) {
-    const T p = a * b;
-    const T e = autofn::exp(p);
-    const T rest = std::fma(a, b, -p);
-    // Not where the product overflows: its rest is NaN.
-    return std::fma(e, std::fabs(p) < T(1000) ? rest : T(0), e);
+  const T p = a * b;
+  const T e = autofn::exp(p);
+  const T rest = std::fma(a, b, -p);
+  // Not where the product overflows: its rest is NaN.
+  return std::fma(e, std::fabs(p) < T(1000) ? rest : T(0), e);
 }
 
 // log1p(x): 1 + x = 2^e (1 + f) with 1 + f in about [3/4, 3/2), without the rounding of 1 + x;
-// f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 1.00 ULP over every float32
+// f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 0.95 ULP over every float32
 // (benchmarks/primitives.md).
 AUTOFN_FN float log1p(float x) {
 #ifdef __CUDACC__
-    return ::log1pf(x);
+  return ::log1pf(x);
 #else
-    const float u = x + 1.0f;
-    const std::int32_t i = (bits(u) - 0x3f400000) & -0x00800000;
-    // 2^-e x + (2^-e - 1), exact; for the second term 2^(2 - e), which is never subnormal.
-    const float f = from_bits(bits(x) - i) + std::fma(0.25f, from_bits(0x40800000 - i), -1.0f);
-    const float e = static_cast<float>(i >> 23);
-    float p = -0x1.714d46p-5f;
-    p = std::fma(p, f, 0x1.ac9a8cp-4f);
-    p = std::fma(p, f, -0x1.0d8e8ap-3f);
-    p = std::fma(p, f, 0x1.288612p-3f);
-    p = std::fma(p, f, -0x1.54f032p-3f);
-    p = std::fma(p, f, 0x1.9969bep-3f);
-    p = std::fma(p, f, -0x1.00003ep-2f);
-    p = std::fma(p, f, 0x1.5555a2p-2f);
-    p = std::fma(p, f, -0.5f);
-    // e times the first part of ln 2 is exact, and so is what s = e ln 2 + f lost.
-    const float s = std::fma(e, 0x1.62e4p-1f, f);
-    const float lost = f + std::fma(e, 0x1.62e4p-1f, -s);
-    float r = s + std::fma(p, f * f, std::fma(e, 0x1.7f7d1cp-20f, lost));
-    // Tiny x (and so the sign of 0), inf and NaN.
-    const std::uint32_t a = static_cast<std::uint32_t>(bits(x) & INT32_MAX) - 0x2f800000u;
-    r = a < 0x7f800000u - 0x2f800000u ? r : x;
-    r = u == 0.0f ? -INFINITY : r;
-    return bits(u) < 0 ? NAN : r;
+  const float u = x + 1.0f;
+  const std::int32_t i = (bits(u) - 0x3f400000) & -0x00800000;
+  // 2^-e x + (2^-e - 1), exact; for the second term 2^(2 - e), which is never subnormal.
+  const float f = from_bits(bits(x) - i) + std::fma(0.25f, from_bits(0x40800000 - i), -1.0f);
+  const float e = static_cast<float>(i >> 23);
+  float p = -0x1.714d46p-5f;
+  p = std::fma(p, f, 0x1.ac9a8cp-4f);
+  p = std::fma(p, f, -0x1.0d8e8ap-3f);
+  p = std::fma(p, f, 0x1.288612p-3f);
+  p = std::fma(p, f, -0x1.54f032p-3f);
+  p = std::fma(p, f, 0x1.9969bep-3f);
+  p = std::fma(p, f, -0x1.00003ep-2f);
+  p = std::fma(p, f, 0x1.5555a2p-2f);
+  p = std::fma(p, f, -0.5f);
+  // e times the first part of ln 2 is exact, and so is what s = e ln 2 + f lost.
+  const float s = std::fma(e, 0x1.62e4p-1f, f);
+  const float lost = f + std::fma(e, 0x1.62e4p-1f, -s);
+  float r = s + std::fma(p, f * f, std::fma(e, 0x1.7f7d1cp-20f, lost));
+  // Tiny x (and so the sign of 0), inf and NaN.
+  const std::uint32_t a = static_cast<std::uint32_t>(bits(x) & INT32_MAX) - 0x2f800000u;
+  r = a < 0x7f800000u - 0x2f800000u ? r : x;
+  r = u == 0.0f ? -INFINITY : r;
+  return bits(u) < 0 ? NAN : r;
 #endif
 }
 

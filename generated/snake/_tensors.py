@@ -71,7 +71,7 @@ def direct(*tensors):
         if not t.is_cpu or t.layout is not torch.strided or (dtype or t.dtype) is not t.dtype:
             return None
         dtype = t.dtype
-    if forward_ad._current_level >= 0 or _functorch_active() or _modes_active():
+    if forward_ad._current_level >= 0 or _functorch_active() or _modes_active() or _runtime.DEBUG:
         return None
     return _runtime.kernels("cpu") if dtype in CODES else None
 

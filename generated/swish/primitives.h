@@ -19,7 +19,7 @@
 
 // What glibc's own headers declare under -ffast-math only.
 #if defined(__GNUC__) && !defined(__clang__) && !defined(__INTEL_COMPILER) && \
-    defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
+  defined(__x86_64__) && !defined(__CUDACC__) && defined(__GLIBC__)
 #define AUTOFN_SIMD extern "C" __attribute__((simd("notinbranch")))
 #if __GLIBC_PREREQ(2, 22)
 AUTOFN_SIMD double sin(double) noexcept;
@@ -74,27 +74,27 @@ namespace autofn {
 
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
-    std::int32_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int32_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN float from_bits(std::int32_t i) {
-    float x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  float x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 AUTOFN_FN std::int64_t bits(double x) {
-    std::int64_t i;
-    std::memcpy(&i, &x, sizeof i);
-    return i;
+  std::int64_t i;
+  std::memcpy(&i, &x, sizeof i);
+  return i;
 }
 
 AUTOFN_FN double from_bits(std::int64_t i) {
-    double x;
-    std::memcpy(&x, &i, sizeof x);
-    return x;
+  double x;
+  std::memcpy(&x, &i, sizeof x);
+  return x;
 }
 
 }  // namespace autofn
@@ -106,26 +106,26 @@ namespace autofn {
 // (benchmarks/primitives.md).
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
-    return ::expf(x);
+  return ::expf(x);
 #else
-    // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
-    const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
-    const float n = t - 0x1.8001fcp+23f;
-    float r = std::fma(n, -0x1.62e4p-1f, x);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6ac144p-10f;
-    p = std::fma(p, r, 0x1.123da6p-7f);
-    p = std::fma(p, r, 0x1.555858p-5f);
-    p = std::fma(p, r, 0x1.55548cp-3f);
-    p = std::fma(p, r, 0x1.fffffcp-2f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, r, 1.0f);
-    const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
-    const std::uint32_t a = (u << 22) & 0xff800000u;
-    const std::uint32_t b = (u << 23) - a;
-    p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
-    p = x > 89.0f ? INFINITY : p;
-    return x < -104.0f ? 0.0f : p;
+  // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
+  const float n = t - 0x1.8001fcp+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6ac144p-10f;
+  p = std::fma(p, r, 0x1.123da6p-7f);
+  p = std::fma(p, r, 0x1.555858p-5f);
+  p = std::fma(p, r, 0x1.55548cp-3f);
+  p = std::fma(p, r, 0x1.fffffcp-2f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
+  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t a = (u << 22) & 0xff800000u;
+  const std::uint32_t b = (u << 23) - a;
+  p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  p = x > 89.0f ? INFINITY : p;
+  return x < -104.0f ? 0.0f : p;
 #endif
 }
 

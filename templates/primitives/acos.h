@@ -1,9 +1,10 @@
-// acos(x): the C library's, through libmvec in loops (prelude.h), at most 4 ULP by its manual.
+// acos(x): the C library's, through libmvec in loops (prelude.h): at most 4 ULP by its manual,
+// 2.10 with glibc 2.36 (benchmarks/primitives.md).
 AUTOFN_FN float acos(float x) {
 #ifdef __CUDACC__
-    return ::acosf(x);
+  return ::acosf(x);
 #else
-    return std::acos(x);
+  return std::acos(x);
 #endif
 }
 

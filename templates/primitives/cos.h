@@ -3,11 +3,11 @@
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos(float x) {
 #ifdef __CUDACC__
-    return ::cosf(x);
+  return ::cosf(x);
 #else
-    const float ordinary = cos_near(x);
-    const float large = sin_half_turns(x, 0.5);
-    return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+  const float ordinary = cos_near(x);
+  const float large = sin_half_turns(x, 0.5);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
 #endif
 }
 
@@ -15,9 +15,9 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
-    if constexpr (kNear) {
-        return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
-    } else {
-        return autofn::cos(x);
-    }
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
+  } else {
+    return autofn::cos(x);
+  }
 }

@@ -2,43 +2,43 @@
 // ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float erf(float x) {
 #ifdef __CUDACC__
-    return ::erff(x);
+  return ::erff(x);
 #else
-    const float y = std::fabs(x);
-    float g = 0x1.d47f22p-17f;
-    g = std::fma(g, y, -0x1.6f9ee8p-12f);
-    g = std::fma(g, y, 0x1.ec7fc8p-9f);
-    g = std::fma(g, y, -0x1.896178p-6f);
-    g = std::fma(g, y, 0x1.b459bp-4f);
-    g = std::fma(g, y, 0x1.451ab8p-1f);
-    g = std::fma(g, y, 0x1.20f21ep+0f);
-    // 1.5 * 2^23 + 127
-    const float t = std::fma(g * y, -0x1.715476p+0f, 0x1.8000fep+23f);
-    const float n = t - 0x1.8000fep+23f;
-    // From the product as it is, not as it rounds.
-    float r = std::fma(g, -y, n * -0x1.62e4p-1f);
-    r = std::fma(n, -0x1.7f7d1cp-20f, r);
-    float p = 0x1.6ac144p-10f;
-    p = std::fma(p, r, 0x1.123da6p-7f);
-    p = std::fma(p, r, 0x1.555858p-5f);
-    p = std::fma(p, r, 0x1.55548cp-3f);
-    p = std::fma(p, r, 0x1.fffffcp-2f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, r, 1.0f);
-    p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
-    p = y > 4.0f ? 1.0f : p;
-    p = from_bits(bits(p) | (bits(x) & INT32_MIN));
-    const float z = x * x;
-    float q = 0x1.496a3cp-14f;
-    q = std::fma(q, z, -0x1.a3f71p-11f);
-    q = std::fma(q, z, 0x1.5405b6p-8f);
-    q = std::fma(q, z, -0x1.b7f91p-6f);
-    q = std::fma(q, z, 0x1.ce2cf8p-4f);
-    q = std::fma(q, z, -0x1.81273ep-2f);
-    q = std::fma(q, z, 0x1.06eba8p-3f);
-    q = std::fma(q, x, x);
-    // NaN too.
-    return y >= 1.0f ? p : q;
+  const float y = std::fabs(x);
+  float g = 0x1.d47f22p-17f;
+  g = std::fma(g, y, -0x1.6f9ee8p-12f);
+  g = std::fma(g, y, 0x1.ec7fc8p-9f);
+  g = std::fma(g, y, -0x1.896178p-6f);
+  g = std::fma(g, y, 0x1.b459bp-4f);
+  g = std::fma(g, y, 0x1.451ab8p-1f);
+  g = std::fma(g, y, 0x1.20f21ep+0f);
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(g * y, -0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  // From the product as it is, not as it rounds.
+  float r = std::fma(g, -y, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6ac144p-10f;
+  p = std::fma(p, r, 0x1.123da6p-7f);
+  p = std::fma(p, r, 0x1.555858p-5f);
+  p = std::fma(p, r, 0x1.55548cp-3f);
+  p = std::fma(p, r, 0x1.fffffcp-2f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, r, 1.0f);
+  p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
+  p = y > 4.0f ? 1.0f : p;
+  p = from_bits(bits(p) | (bits(x) & INT32_MIN));
+  const float z = x * x;
+  float q = 0x1.496a3cp-14f;
+  q = std::fma(q, z, -0x1.a3f71p-11f);
+  q = std::fma(q, z, 0x1.5405b6p-8f);
+  q = std::fma(q, z, -0x1.b7f91p-6f);
+  q = std::fma(q, z, 0x1.ce2cf8p-4f);
+  q = std::fma(q, z, -0x1.81273ep-2f);
+  q = std::fma(q, z, 0x1.06eba8p-3f);
+  q = std::fma(q, x, x);
+  // NaN too.
+  return y >= 1.0f ? p : q;
 #endif
 }
 

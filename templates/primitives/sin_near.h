@@ -3,29 +3,29 @@
 // such float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin_near(float x) {
 #ifdef __CUDACC__
-    return ::sinf(x);
+  return ::sinf(x);
 #else
-    // Odd t: the other polynomial; the second bit: the sign.
-    const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
-    const float n = t - 0x1.8p+23f;
-    // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
-    const float h = std::fma(n, -0x1.921fb6p+0f, x);
-    const float m = n * 0x1.777a5cp-25f;
-    const float r = h + m;
-    const float l =
-        (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
-    const float z = r * r;
-    float s = -0x1.99280ep-13f;
-    s = std::fma(s, z, 0x1.1106ep-7f);
-    s = std::fma(s, z, -0x1.555544p-3f);
-    s = std::fma(s * z, r, l) + r;
-    float c = 0x1.9b0f2ap-16f;
-    c = std::fma(c, z, -0x1.6c110ap-10f);
-    c = std::fma(c, z, 0x1.555554p-5f);
-    c = std::fma(c, z, -0.5f);
-    c = 1.0f + std::fma(c, z, -(r * l));
-    const float p = (bits(t) & 1) != 0 ? c : s;
-    return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  // Odd t: the other polynomial; the second bit: the sign.
+  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
+  const float n = t - 0x1.8p+23f;
+  // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
+  const float h = std::fma(n, -0x1.921fb6p+0f, x);
+  const float m = n * 0x1.777a5cp-25f;
+  const float r = h + m;
+  const float l =
+    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+  const float z = r * r;
+  float s = -0x1.99280ep-13f;
+  s = std::fma(s, z, 0x1.1106ep-7f);
+  s = std::fma(s, z, -0x1.555544p-3f);
+  s = std::fma(s * z, r, l) + r;
+  float c = 0x1.9b0f2ap-16f;
+  c = std::fma(c, z, -0x1.6c110ap-10f);
+  c = std::fma(c, z, 0x1.555554p-5f);
+  c = std::fma(c, z, -0.5f);
+  c = 1.0f + std::fma(c, z, -(r * l));
+  const float p = (bits(t) & 1) != 0 ? c : s;
+  return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 #endif
 }
 
