@@ -656,9 +656,11 @@ template <typename T> AUTOFN_FN T times_exp(T v, T u) {
   return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
 }""",
     "sigmoid": """// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
+// The reciprocal is the same for x and -x, so that compilers share it.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
   const T e = autofn::exp(-std::fabs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
+  const T r = T(1) / (T(1) + e);
+  return x < T(0) ? e * r : r;
 }""",
     "softplus": """// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <typename T> AUTOFN_FN T softplus(T x) {
@@ -671,7 +673,8 @@ template <typename T> AUTOFN_FN T logcosh(T x) {
     "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
   const T e = autofn::exp(T(-2) * std::fabs(x));
-  return T(4) * e / ((T(1) + e) * (T(1) + e));
+  const T r = T(1) / (T(1) + e);
+  return T(4) * e * r * r;
 }""",
     "sinc": """// sin(x) / x, and 1 at 0.
 template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {

@@ -77,21 +77,32 @@ MUTATIONS = [
              '    """The gradient of each input, where `needs` asks for it."""\n    c0 = x >= 0',
              TORCH, "gradients", "kink point x=0"),
     Mutation("overrun of the flat loop's tail", gate, "loops.cuh",
-             "i = packs * N + thread; i < elements;", "i = packs * N + thread; i <= elements;",
+             "thread < elements % N", "thread <= elements % N",
              HOST, "values", "heap-buffer-overflow"),
-    Mutation("overrun of the vectors", gate, "loops.cuh", "i = thread; i < packs;",
-             "i = thread; i <= packs;", HOST, "values", "heap-buffer-overflow"),
+    Mutation("overrun of the vectors", gate, "loops.cuh", "packs = elements / N,",
+             "packs = elements / N + 1,", HOST, "values", "heap-buffer-overflow"),
     Mutation("last element skipped by the flat loop", gate, "loops.cuh",
-             "i = packs * N + thread; i < elements;", "i = packs * N + thread; i + 1 < elements;",
+             "thread < elements % N", "thread + 1 < elements % N",
              HOST, "values", "NaN where the true value is finite"),
     Mutation("last element skipped by the strided loop", gate, "loops.cuh",
-             "i = thread; i < elements;", "i = thread; i + 1 < elements;",
-             HOST, "incoming gradients", "got nan"),
+             "; first < elements;", "; first + 1 < elements;",
+             HOST, "incoming gradients", "NaN where the true value is finite"),
     Mutation("strides of the wrong input", gate, "loops.cuh", "index * layout.strides[k][d]",
              "index * layout.strides[0][d]", HOST, "gradcheck", "heap-buffer-overflow"),
-    Mutation("grid stride forgotten", gate, "loops.cuh", "i < elements; i += threads",
-             "i < elements; i += elements", HOST, "agreement with PyTorch",
-             "NaN where the true value is finite"),
+    Mutation("grid stride forgotten", gate, "loops.cuh", "i += kAhead * threads", "i += packs",
+             HOST, "agreement with PyTorch", "NaN where the true value is finite"),
+    Mutation("barrier forgotten", prelu, "loops.cuh",
+             "    __syncthreads();\n    for (int layer", "    for (int layer",
+             HOST, "gradcheck", "d out / d weight"),
+    Mutation("sum past a tile's last column", prelu, "loops.cuh",
+             "n < count ? values.at[n] : T(0)", "values.at[n]",
+             HOST, "gradcheck", "GradcheckError"),
+    Mutation("partial sums on top of each other", prelu, "launch.cuh",
+             "      fold.count *= size;\n", "",
+             HOST, "agreement with PyTorch", "heap-buffer-overflow"),
+    Mutation("a partial sum forgotten", prelu, "loops.cuh",
+             "k = member; k < fold->count;", "k = member; k + 1 < fold->count;",
+             HOST, "gradcheck", "d out / d weight"),
     Mutation("kernel that does not compile", gate, "maths.h", "return ", "retrun ",
              HOST, "compiles", "retrun"),
     Mutation("Python that does not import", gate, "op.py", "import torch\n", "import torhc\n",
@@ -135,7 +146,7 @@ def test_mutation_turns_verification_red(
     ]
     assert found, rows(report)
     assert mutation.says in found[0].detail, found[0].detail
-    if mutation.file in ("maths.h", "loops.cuh", "kernels.cu"):
+    if mutation.file in ("maths.h", "loops.cuh", "launch.cuh", "kernels.cu"):
         assert all(row.backend != TORCH for row in report.failures), rows(report)
 
 

@@ -25,9 +25,17 @@ _TAKEN = frozenset(
     and as assert break class continue def del delattr dtype elif else except exec finally for from
     first global if import in inf inputs is lambda last likes n nan needs nonlocal not numbers odd
     or outputs
-    pass raise return self Tensor try while with yield i
+    pass raise return self Tensor try uniform while with yield i
     """.split()
 )
+
+
+@dataclass(frozen=True)
+class _Loop:
+    """The lines that compute an element, and those of a quick first try, if there is one."""
+
+    body: tuple[str, ...]
+    first_try: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,8 +47,9 @@ class _Block:
     entry: tuple[str, ...]
     bindings: tuple[str, ...]
     unused: tuple[str, ...]
-    body: tuple[str, ...]
-    first_try: tuple[str, ...]
+    loop: _Loop
+    uniform: tuple[str, ...]
+    uniform_loop: _Loop
 
 
 def files(
@@ -95,7 +104,10 @@ def _numbers(kernel: Kernel) -> list[Operand]:
 
 def _names(kernel: Kernel) -> dict[str, str]:
     namer = Namer(_TAKEN | {kernel.function, f"{kernel.function}_block"})
-    return {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
+    names = {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
+    for each in kernel.inputs:
+        names[f"{each.cname}_one"] = namer(f"{each.cname}_one")
+    return names
 
 
 def _block(kernel: Kernel, program: Program) -> _Block:
@@ -106,10 +118,35 @@ def _block(kernel: Kernel, program: Program) -> _Block:
         f"const T {names[each.cname]} = T(numbers[{k}]);" for k, each in enumerate(numbers)
     ]
     bindings += [f"T* {names[o.cname]} = outputs[{k}];" for k, o in enumerate(kernel.outputs)]
-    args = [
-        names[each.cname] if each.role == "number" else f"{names[each.cname]}[i]"
-        for each in kernel.inputs
-    ]
+    parameters = {each.cname for each in memory if each.role == "parameter"}
+    one = {each: names[f"{each}_one"] for each in parameters}
+    uniform = [f"const T {one[each.cname]} = {names[each.cname]}[0];" for each in memory
+               if each.cname in parameters]  # fmt: skip
+    name = f"{kernel.function}_block"
+    roles = "".join(each.role[0] for each in (*memory, *kernel.outputs))
+    counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
+    entry = [*_literal(schema(kernel)), f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},']
+    return _Block(
+        block=name,
+        blocks=cpp.wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
+        entry=tuple(entry),
+        bindings=tuple(bindings),
+        unused=(*(() if numbers else ("numbers",)), *(() if uniform else ("uniform",))),
+        loop=_loop(kernel, program, names, {}),
+        uniform=tuple(uniform),
+        uniform_loop=_loop(kernel, program, names, one),
+    )
+
+
+def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str, str]) -> _Loop:
+    """`one`: the inputs that have one value, and its name."""
+
+    def argument(each: Operand) -> str:
+        if each.role == "number":
+            return names[each.cname]
+        return one.get(each.cname, f"{names[each.cname]}[i]")
+
+    args = [argument(each) for each in kernel.inputs]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
     first_try: list[str] = []
     if cpp.calls_near(program) and cpp.keeps_nan(program):
@@ -120,19 +157,7 @@ def _block(kernel: Kernel, program: Program) -> _Block:
         first_try += textwrap.wrap(
             f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
         )
-    name = f"{kernel.function}_block"
-    roles = "".join(each.role[0] for each in (*memory, *kernel.outputs))
-    counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
-    entry = [*_literal(schema(kernel)), f"     {counts}, Takes::{takes(kernel)}, \"{roles}\"}},"]
-    return _Block(
-        block=name,
-        blocks=cpp.wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
-        entry=tuple(entry),
-        bindings=tuple(bindings),
-        unused=() if numbers else ("numbers",),
-        body=tuple(_call(kernel.function, args, results)),
-        first_try=tuple(first_try),
-    )
+    return _Loop(tuple(_call(kernel.function, args, results)), tuple(first_try))
 
 
 def _call(function: str, args: list[str], results: list[str]) -> list[str]:

@@ -8,12 +8,13 @@
 namespace autofn_affine_settings {
 
 template <typename T>
-void affine_settings_forward_settings_squash_none_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void affine_settings_forward_settings_squash_none_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T settings_scale = T(numbers[0]);
   const T settings_shift = T(numbers[1]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = affine_settings_forward_settings_squash_none(x[i], settings_scale, settings_shift);
@@ -21,11 +22,12 @@ void affine_settings_forward_settings_squash_none_block(
 }
 
 template <typename T>
-void affine_settings_backward_settings_squash_none_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void affine_settings_backward_settings_squash_none_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T settings_scale = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = affine_settings_backward_settings_squash_none(grad[i], settings_scale);
@@ -33,12 +35,13 @@ void affine_settings_backward_settings_squash_none_block(
 }
 
 template <typename T>
-void affine_settings_forward_settings_squash_tanh_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void affine_settings_forward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T settings_scale = T(numbers[0]);
   const T settings_shift = T(numbers[1]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = affine_settings_forward_settings_squash_tanh(x[i], settings_scale, settings_shift);
@@ -46,13 +49,14 @@ void affine_settings_forward_settings_squash_tanh_block(
 }
 
 template <typename T>
-void affine_settings_backward_settings_squash_tanh_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void affine_settings_backward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T settings_scale = T(numbers[0]);
   const T settings_shift = T(numbers[1]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = affine_settings_backward_settings_squash_tanh(grad[i], x[i], settings_scale,
@@ -61,8 +65,8 @@ void affine_settings_backward_settings_squash_tanh_block(
 }
 
 template <typename T>
-void affine_settings_double_backward_settings_squash_tanh_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void affine_settings_double_backward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
@@ -70,6 +74,7 @@ void affine_settings_double_backward_settings_squash_tanh_block(
   const T settings_shift = T(numbers[1]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     affine_settings_double_backward_settings_squash_tanh(grad[i], d_x[i], x[i], settings_scale,

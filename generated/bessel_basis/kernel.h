@@ -50,9 +50,10 @@ struct Kernel {
 };
 
 // The scalar function of a kernel over n elements, every operand dense and of the compute type.
+// `uniform`: the parameters have one value for all n elements.
 template <typename T>
 using Block = void (*)(std::int64_t n, const T* const* inputs, T* const* outputs,
-                       const double* numbers);
+                       const double* numbers, bool uniform);
 
 struct Blocks {
   Block<float> float32;

@@ -8,12 +8,33 @@
 namespace autofn_bessel_basis {
 
 template <typename T>
-void bessel_basis_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void bessel_basis_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* n_ = inputs[1];
   const T cutoff = T(numbers[0]);
   T* out = outputs[0];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T n_one = n_[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = bessel_basis_forward<T, true>(x[i], n_one, cutoff);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = bessel_basis_forward(x[i], n_one, cutoff);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -34,14 +55,35 @@ void bessel_basis_forward_block(
 }
 
 template <typename T>
-void bessel_basis_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void bessel_basis_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* n_ = inputs[2];
   const T cutoff = T(numbers[0]);
   T* grad_x = outputs[0];
   T* grad_n = outputs[1];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T n_one = n_[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_backward<T, true>(grad[i], x[i], n_one, cutoff, grad_x[i], grad_n[i]);
+        odd += grad_x[i] * T(0) + grad_n[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_backward(grad[i], x[i], n_one, cutoff, grad_x[i], grad_n[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -62,8 +104,8 @@ void bessel_basis_backward_block(
 }
 
 template <typename T>
-void bessel_basis_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void bessel_basis_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_n = inputs[2];
@@ -73,6 +115,30 @@ void bessel_basis_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   T* grad_n = outputs[2];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_n_one = d_n[0];
+    const T n_one = n_[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_double_backward<T, true>(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff,
+            grad_grad[i], grad_x[i], grad_n[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_double_backward(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff, grad_grad[i],
+            grad_x[i], grad_n[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;

@@ -8,12 +8,13 @@
 namespace autofn_charbonnier {
 
 template <typename T>
-void charbonnier_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void charbonnier_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T epsilon = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = charbonnier_forward(input[i], target[i], epsilon);
@@ -21,14 +22,15 @@ void charbonnier_forward_block(
 }
 
 template <typename T>
-void charbonnier_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void charbonnier_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
   const T epsilon = T(numbers[0]);
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     charbonnier_backward(grad[i], input[i], target[i], epsilon, grad_input[i], grad_target[i]);
@@ -36,8 +38,8 @@ void charbonnier_backward_block(
 }
 
 template <typename T>
-void charbonnier_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void charbonnier_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -47,6 +49,7 @@ void charbonnier_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     charbonnier_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], epsilon,

@@ -8,12 +8,13 @@
 namespace autofn_dpo {
 
 template <typename T>
-void dpo_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dpo_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* chosen = inputs[0];
   const T* rejected = inputs[1];
   const T beta = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = dpo_forward(chosen[i], rejected[i], beta);
@@ -21,14 +22,15 @@ void dpo_forward_block(
 }
 
 template <typename T>
-void dpo_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dpo_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* chosen = inputs[1];
   const T* rejected = inputs[2];
   const T beta = T(numbers[0]);
   T* grad_chosen = outputs[0];
   T* grad_rejected = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     dpo_backward(grad[i], chosen[i], rejected[i], beta, grad_chosen[i], grad_rejected[i]);
@@ -36,8 +38,8 @@ void dpo_backward_block(
 }
 
 template <typename T>
-void dpo_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dpo_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_chosen = inputs[1];
   const T* d_rejected = inputs[2];
@@ -47,6 +49,7 @@ void dpo_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_chosen = outputs[1];
   T* grad_rejected = outputs[2];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     dpo_double_backward(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i], beta,

@@ -8,14 +8,24 @@
 namespace autofn_dyt {
 
 template <typename T>
-void dyt_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dyt_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   const T* gamma = inputs[2];
   const T* beta = inputs[3];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    const T gamma_one = gamma[0];
+    const T beta_one = beta[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = dyt_forward(x[i], alpha_one, gamma_one, beta_one);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = dyt_forward(x[i], alpha[i], gamma[i], beta[i]);
@@ -23,8 +33,8 @@ void dyt_forward_block(
 }
 
 template <typename T>
-void dyt_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dyt_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
@@ -34,6 +44,16 @@ void dyt_backward_block(
   T* grad_gamma = outputs[2];
   T* grad_beta = outputs[3];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    const T gamma_one = gamma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      dyt_backward(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i], grad_gamma[i],
+          grad_beta[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     dyt_backward(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i], grad_gamma[i],
@@ -42,8 +62,8 @@ void dyt_backward_block(
 }
 
 template <typename T>
-void dyt_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void dyt_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];
@@ -57,6 +77,19 @@ void dyt_double_backward_block(
   T* grad_alpha = outputs[2];
   T* grad_gamma = outputs[3];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_one = d_alpha[0];
+    const T d_gamma_one = d_gamma[0];
+    const T d_beta_one = d_beta[0];
+    const T alpha_one = alpha[0];
+    const T gamma_one = gamma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      dyt_double_backward(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i], alpha_one,
+          gamma_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     dyt_double_backward(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i], alpha[i],

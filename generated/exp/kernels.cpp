@@ -8,11 +8,12 @@
 namespace autofn_exp {
 
 template <typename T>
-void exp_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void exp_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = exp_forward(x[i]);
@@ -20,12 +21,13 @@ void exp_forward_block(
 }
 
 template <typename T>
-void exp_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void exp_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* out = inputs[1];
   T* grad_x = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = exp_backward(grad[i], out[i]);
@@ -33,14 +35,15 @@ void exp_backward_block(
 }
 
 template <typename T>
-void exp_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void exp_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* out = inputs[2];
   T* grad_grad = outputs[0];
   T* grad_out = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     exp_double_backward(grad[i], d_x[i], out[i], grad_grad[i], grad_out[i]);

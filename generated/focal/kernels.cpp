@@ -8,13 +8,14 @@
 namespace autofn_focal {
 
 template <typename T>
-void focal_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void focal_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T alpha = T(numbers[0]);
   const T gamma = T(numbers[1]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = focal_forward(input[i], target[i], alpha, gamma);
@@ -22,8 +23,8 @@ void focal_forward_block(
 }
 
 template <typename T>
-void focal_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void focal_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -31,6 +32,7 @@ void focal_backward_block(
   const T gamma = T(numbers[1]);
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
@@ -38,8 +40,8 @@ void focal_backward_block(
 }
 
 template <typename T>
-void focal_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void focal_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -50,6 +52,7 @@ void focal_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     focal_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], alpha, gamma,

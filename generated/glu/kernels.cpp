@@ -8,12 +8,13 @@
 namespace autofn_glu {
 
 template <typename T>
-void glu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void glu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* gate = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = glu_forward(x[i], gate[i]);
@@ -21,14 +22,15 @@ void glu_forward_block(
 }
 
 template <typename T>
-void glu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void glu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* gate = inputs[2];
   T* grad_x = outputs[0];
   T* grad_gate = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     glu_backward(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
@@ -36,8 +38,8 @@ void glu_backward_block(
 }
 
 template <typename T>
-void glu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void glu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_gate = inputs[2];
@@ -47,6 +49,7 @@ void glu_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_gate = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     glu_double_backward(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i], grad_x[i],

@@ -8,11 +8,12 @@
 namespace autofn_hardshrink {
 
 template <typename T>
-void hardshrink_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void hardshrink_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T lambd = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = hardshrink_forward(x[i], lambd);
@@ -20,12 +21,13 @@ void hardshrink_forward_block(
 }
 
 template <typename T>
-void hardshrink_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void hardshrink_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T lambd = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = hardshrink_backward(grad[i], x[i], lambd);
@@ -33,13 +35,14 @@ void hardshrink_backward_block(
 }
 
 template <typename T>
-void hardshrink_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void hardshrink_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T lambd = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = hardshrink_double_backward(grad[i], d_x[i], x[i], lambd);

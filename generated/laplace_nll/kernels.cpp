@@ -8,13 +8,14 @@
 namespace autofn_laplace_nll {
 
 template <typename T>
-void laplace_nll_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void laplace_nll_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T* log_scale = inputs[2];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = laplace_nll_forward(input[i], target[i], log_scale[i]);
@@ -22,8 +23,8 @@ void laplace_nll_forward_block(
 }
 
 template <typename T>
-void laplace_nll_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void laplace_nll_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -32,6 +33,7 @@ void laplace_nll_backward_block(
   T* grad_target = outputs[1];
   T* grad_log_scale = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
@@ -40,8 +42,8 @@ void laplace_nll_backward_block(
 }
 
 template <typename T>
-void laplace_nll_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void laplace_nll_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -54,6 +56,7 @@ void laplace_nll_double_backward_block(
   T* grad_target = outputs[2];
   T* grad_log_scale = outputs[3];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     laplace_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_scale[i], input[i],

@@ -8,11 +8,12 @@
 namespace autofn_leaky_relu {
 
 template <typename T>
-void leaky_relu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void leaky_relu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T alpha = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = leaky_relu_forward(x[i], alpha);
@@ -20,12 +21,13 @@ void leaky_relu_forward_block(
 }
 
 template <typename T>
-void leaky_relu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void leaky_relu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T alpha = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = leaky_relu_backward(grad[i], x[i], alpha);
@@ -33,13 +35,14 @@ void leaky_relu_backward_block(
 }
 
 template <typename T>
-void leaky_relu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void leaky_relu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T alpha = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = leaky_relu_double_backward(grad[i], d_x[i], x[i], alpha);

@@ -8,13 +8,22 @@
 namespace autofn_lennard_jones {
 
 template <typename T>
-void lennard_jones_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lennard_jones_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* epsilon = inputs[1];
   const T* sigma = inputs[2];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T epsilon_one = epsilon[0];
+    const T sigma_one = sigma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = lennard_jones_forward(x[i], epsilon_one, sigma_one);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = lennard_jones_forward(x[i], epsilon[i], sigma[i]);
@@ -22,8 +31,8 @@ void lennard_jones_forward_block(
 }
 
 template <typename T>
-void lennard_jones_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lennard_jones_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* epsilon = inputs[2];
@@ -32,6 +41,16 @@ void lennard_jones_backward_block(
   T* grad_epsilon = outputs[1];
   T* grad_sigma = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T epsilon_one = epsilon[0];
+    const T sigma_one = sigma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      lennard_jones_backward(grad[i], x[i], epsilon_one, sigma_one, grad_x[i], grad_epsilon[i],
+          grad_sigma[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     lennard_jones_backward(grad[i], x[i], epsilon[i], sigma[i], grad_x[i], grad_epsilon[i],
@@ -40,8 +59,8 @@ void lennard_jones_backward_block(
 }
 
 template <typename T>
-void lennard_jones_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lennard_jones_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_epsilon = inputs[2];
@@ -54,6 +73,18 @@ void lennard_jones_double_backward_block(
   T* grad_epsilon = outputs[2];
   T* grad_sigma = outputs[3];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_epsilon_one = d_epsilon[0];
+    const T d_sigma_one = d_sigma[0];
+    const T epsilon_one = epsilon[0];
+    const T sigma_one = sigma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      lennard_jones_double_backward(grad[i], d_x[i], d_epsilon_one, d_sigma_one, x[i],
+          epsilon_one, sigma_one, grad_grad[i], grad_x[i], grad_epsilon[i], grad_sigma[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     lennard_jones_double_backward(grad[i], d_x[i], d_epsilon[i], d_sigma[i], x[i], epsilon[i],

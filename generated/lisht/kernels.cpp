@@ -8,11 +8,12 @@
 namespace autofn_lisht {
 
 template <typename T>
-void lisht_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lisht_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = lisht_forward(x[i]);
@@ -20,12 +21,13 @@ void lisht_forward_block(
 }
 
 template <typename T>
-void lisht_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lisht_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   T* grad_x = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = lisht_backward(grad[i], x[i]);
@@ -33,14 +35,15 @@ void lisht_backward_block(
 }
 
 template <typename T>
-void lisht_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void lisht_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     lisht_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);

@@ -16,7 +16,8 @@ namespace autofn_lisht {
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <typename T> AUTOFN_FN T sech2(T x) {
   const T e = autofn::exp(T(-2) * std::fabs(x));
-  return T(4) * e / ((T(1) + e) * (T(1) + e));
+  const T r = T(1) / (T(1) + e);
+  return T(4) * e * r * r;
 }
 
 template <typename T> AUTOFN_FN T lisht_forward(T x) {

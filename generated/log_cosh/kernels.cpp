@@ -8,12 +8,13 @@
 namespace autofn_log_cosh {
 
 template <typename T>
-void log_cosh_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void log_cosh_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = log_cosh_forward(input[i], target[i]);
@@ -21,14 +22,15 @@ void log_cosh_forward_block(
 }
 
 template <typename T>
-void log_cosh_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void log_cosh_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     log_cosh_backward(grad[i], input[i], target[i], grad_input[i], grad_target[i]);
@@ -36,8 +38,8 @@ void log_cosh_backward_block(
 }
 
 template <typename T>
-void log_cosh_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void log_cosh_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -47,6 +49,7 @@ void log_cosh_double_backward_block(
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     log_cosh_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i],

@@ -8,12 +8,13 @@
 namespace autofn_pinball {
 
 template <typename T>
-void pinball_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void pinball_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T quantile = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = pinball_forward(input[i], target[i], quantile);
@@ -21,14 +22,15 @@ void pinball_forward_block(
 }
 
 template <typename T>
-void pinball_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void pinball_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
   const T quantile = T(numbers[0]);
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     pinball_backward(grad[i], input[i], target[i], quantile, grad_input[i], grad_target[i]);
@@ -36,8 +38,8 @@ void pinball_backward_block(
 }
 
 template <typename T>
-void pinball_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void pinball_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -45,6 +47,7 @@ void pinball_double_backward_block(
   const T* target = inputs[4];
   const T quantile = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = pinball_double_backward(grad[i], d_input[i], d_target[i], input[i],

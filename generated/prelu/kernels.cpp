@@ -8,12 +8,20 @@
 namespace autofn_prelu {
 
 template <typename T>
-void prelu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void prelu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* weight = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T weight_one = weight[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = prelu_forward(x[i], weight_one);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = prelu_forward(x[i], weight[i]);
@@ -21,14 +29,22 @@ void prelu_forward_block(
 }
 
 template <typename T>
-void prelu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void prelu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* weight = inputs[2];
   T* grad_x = outputs[0];
   T* grad_weight = outputs[1];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T weight_one = weight[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      prelu_backward(grad[i], x[i], weight_one, grad_x[i], grad_weight[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     prelu_backward(grad[i], x[i], weight[i], grad_x[i], grad_weight[i]);
@@ -36,8 +52,8 @@ void prelu_backward_block(
 }
 
 template <typename T>
-void prelu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void prelu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_weight = inputs[2];
@@ -47,6 +63,16 @@ void prelu_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_weight = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_weight_one = d_weight[0];
+    const T weight_one = weight[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      prelu_double_backward(grad[i], d_x[i], d_weight_one, x[i], weight_one, grad_grad[i],
+          grad_x[i], grad_weight[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     prelu_double_backward(grad[i], d_x[i], d_weight[i], x[i], weight[i], grad_grad[i],

@@ -8,12 +8,13 @@
 namespace autofn_quadratic {
 
 template <typename T>
-void quadratic_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* y = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = quadratic_forward(x[i], y[i]);
@@ -21,14 +22,15 @@ void quadratic_forward_block(
 }
 
 template <typename T>
-void quadratic_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* y = inputs[2];
   T* grad_x = outputs[0];
   T* grad_y = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quadratic_backward(grad[i], x[i], y[i], grad_x[i], grad_y[i]);
@@ -36,8 +38,8 @@ void quadratic_backward_block(
 }
 
 template <typename T>
-void quadratic_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_y = inputs[2];
@@ -47,6 +49,7 @@ void quadratic_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_y = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quadratic_double_backward(grad[i], d_x[i], d_y[i], x[i], y[i], grad_grad[i], grad_x[i],

@@ -8,8 +8,8 @@
 namespace autofn_quadratic_terms {
 
 template <typename T>
-void quadratic_terms_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_terms_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* y = inputs[1];
   T* z = outputs[0];
@@ -17,6 +17,7 @@ void quadratic_terms_forward_block(
   T* yy = outputs[2];
   T* xy = outputs[3];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quadratic_terms_forward(x[i], y[i], z[i], xx[i], yy[i], xy[i]);
@@ -24,8 +25,8 @@ void quadratic_terms_forward_block(
 }
 
 template <typename T>
-void quadratic_terms_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_terms_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_z = inputs[0];
   const T* grad_xx = inputs[1];
   const T* grad_yy = inputs[2];
@@ -35,6 +36,7 @@ void quadratic_terms_backward_block(
   T* grad_x = outputs[0];
   T* grad_y = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quadratic_terms_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], x[i], y[i],
@@ -43,8 +45,8 @@ void quadratic_terms_backward_block(
 }
 
 template <typename T>
-void quadratic_terms_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quadratic_terms_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_z = inputs[0];
   const T* grad_xx = inputs[1];
   const T* grad_yy = inputs[2];
@@ -60,6 +62,7 @@ void quadratic_terms_double_backward_block(
   T* grad_x = outputs[4];
   T* grad_y = outputs[5];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quadratic_terms_double_backward(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], d_x[i],

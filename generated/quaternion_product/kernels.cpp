@@ -8,8 +8,8 @@
 namespace autofn_quaternion_product {
 
 template <typename T>
-void quaternion_product_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quaternion_product_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* aw = inputs[0];
   const T* ax = inputs[1];
   const T* ay = inputs[2];
@@ -23,6 +23,7 @@ void quaternion_product_forward_block(
   T* out2 = outputs[2];
   T* out3 = outputs[3];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quaternion_product_forward(aw[i], ax[i], ay[i], az[i], bw[i], bx[i], by[i], bz[i], out0[i],
@@ -31,8 +32,8 @@ void quaternion_product_forward_block(
 }
 
 template <typename T>
-void quaternion_product_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quaternion_product_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* grad_out2 = inputs[2];
@@ -54,6 +55,7 @@ void quaternion_product_backward_block(
   T* grad_by = outputs[6];
   T* grad_bz = outputs[7];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quaternion_product_backward(grad_out0[i], grad_out1[i], grad_out2[i], grad_out3[i], aw[i],
@@ -63,8 +65,8 @@ void quaternion_product_backward_block(
 }
 
 template <typename T>
-void quaternion_product_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void quaternion_product_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* grad_out2 = inputs[2];
@@ -98,6 +100,7 @@ void quaternion_product_double_backward_block(
   T* grad_by = outputs[10];
   T* grad_bz = outputs[11];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     quaternion_product_double_backward(grad_out0[i], grad_out1[i], grad_out2[i], grad_out3[i],

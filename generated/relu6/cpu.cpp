@@ -194,6 +194,9 @@ class Reader {
         inner_(call.dims ? operand.strides[call.dims - 1] : 0),
         in_place_(operand.dtype == dtype_of<T>) {}
 
+  // Whether the input has one value in all of a block.
+  bool is_uniform(const Range& block) const { return inner_ == 0 && (steady_ || block.rows == 1); }
+
   const T* at(const Range& block, int64_t columns) {
     const T* data = static_cast<const T*>(operand_.data);
     if (in_place_) {
@@ -414,7 +417,7 @@ class Run {
     for (int k = 0; k < kernel_.outputs; ++k) {
       outputs[k] = static_cast<T*>(call_.outputs[k].data) + begin;
     }
-    block_(end - begin, inputs, outputs, call_.numbers);
+    block_(end - begin, inputs, outputs, call_.numbers, false);
   }
 
   void compute(int64_t number) {
@@ -459,13 +462,17 @@ class Run {
     const T* inputs[kMaxOperands];
     T* outputs[kMaxOperands];
     const int64_t at = block.row * cut_.columns + block.column;
-    for (int k = 0; k < kernel_.inputs; ++k) inputs[k] = readers[k].at(block, cut_.columns);
+    bool uniform = true;
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      inputs[k] = readers[k].at(block, cut_.columns);
+      uniform &= kernel_.roles[k] != 'p' || readers[k].is_uniform(block);
+    }
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];
       const bool here = output.data && !reduced_[k] && output.dtype == dtype_of<T>;
       outputs[k] = here ? static_cast<T*>(output.data) + at : buffers[k];
     }
-    block_(block.elements(), inputs, outputs, call_.numbers);
+    block_(block.elements(), inputs, outputs, call_.numbers, uniform);
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];
       if (wants_sum(k)) {

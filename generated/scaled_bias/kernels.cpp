@@ -8,12 +8,13 @@
 namespace autofn_scaled_bias {
 
 template <typename T>
-void scaled_bias_forward_bias_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void scaled_bias_forward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* bias = inputs[1];
   const T scale = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = scaled_bias_forward_bias(x[i], bias[i], scale);
@@ -21,12 +22,13 @@ void scaled_bias_forward_bias_block(
 }
 
 template <typename T>
-void scaled_bias_backward_bias_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void scaled_bias_backward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T scale = T(numbers[0]);
   T* grad_x = outputs[0];
   T* grad_bias = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     scaled_bias_backward_bias(grad[i], scale, grad_x[i], grad_bias[i]);
@@ -34,13 +36,14 @@ void scaled_bias_backward_bias_block(
 }
 
 template <typename T>
-void scaled_bias_double_backward_bias_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void scaled_bias_double_backward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_bias = inputs[2];
   const T scale = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = scaled_bias_double_backward_bias(grad[i], d_x[i], d_bias[i], scale);
@@ -48,11 +51,12 @@ void scaled_bias_double_backward_bias_block(
 }
 
 template <typename T>
-void scaled_bias_forward_no_bias_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void scaled_bias_forward_no_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T scale = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = scaled_bias_forward_no_bias(x[i], scale);
@@ -60,11 +64,12 @@ void scaled_bias_forward_no_bias_block(
 }
 
 template <typename T>
-void scaled_bias_backward_no_bias_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void scaled_bias_backward_no_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T scale = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = scaled_bias_backward_no_bias(grad[i], scale);

@@ -14,9 +14,11 @@
 namespace autofn_serf {
 
 // 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
+// The reciprocal is the same for x and -x, so that compilers share it.
 template <typename T> AUTOFN_FN T sigmoid(T x) {
   const T e = autofn::exp(-std::fabs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
+  const T r = T(1) / (T(1) + e);
+  return x < T(0) ? e * r : r;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).

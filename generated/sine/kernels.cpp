@@ -8,11 +8,12 @@
 namespace autofn_sine {
 
 template <typename T>
-void sine_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void sine_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T omega = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -33,12 +34,13 @@ void sine_forward_block(
 }
 
 template <typename T>
-void sine_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void sine_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T omega = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -59,14 +61,15 @@ void sine_backward_block(
 }
 
 template <typename T>
-void sine_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void sine_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T omega = T(numbers[0]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  (void)uniform;
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;

@@ -8,12 +8,13 @@
 namespace autofn_smooth_l1 {
 
 template <typename T>
-void smooth_l1_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void smooth_l1_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T beta = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = smooth_l1_forward(input[i], target[i], beta);
@@ -21,14 +22,15 @@ void smooth_l1_forward_block(
 }
 
 template <typename T>
-void smooth_l1_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void smooth_l1_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
   const T beta = T(numbers[0]);
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     smooth_l1_backward(grad[i], input[i], target[i], beta, grad_input[i], grad_target[i]);
@@ -36,8 +38,8 @@ void smooth_l1_backward_block(
 }
 
 template <typename T>
-void smooth_l1_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void smooth_l1_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];
@@ -47,6 +49,7 @@ void smooth_l1_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     smooth_l1_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], beta,

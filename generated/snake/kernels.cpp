@@ -8,12 +8,33 @@
 namespace autofn_snake {
 
 template <typename T>
-void snake_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = snake_forward<T, true>(x[i], alpha_one);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = snake_forward(x[i], alpha_one);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -34,14 +55,35 @@ void snake_forward_block(
 }
 
 template <typename T>
-void snake_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
   T* grad_x = outputs[0];
   T* grad_alpha = outputs[1];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_backward<T, true>(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
+        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_backward(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -62,8 +104,8 @@ void snake_backward_block(
 }
 
 template <typename T>
-void snake_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];
@@ -73,6 +115,30 @@ void snake_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_alpha = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_one = d_alpha[0];
+    const T alpha_one = alpha[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, x[i], alpha_one, grad_grad[i],
+            grad_x[i], grad_alpha[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_double_backward(grad[i], d_x[i], d_alpha_one, x[i], alpha_one, grad_grad[i],
+            grad_x[i], grad_alpha[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;

@@ -8,13 +8,35 @@
 namespace autofn_snake_beta {
 
 template <typename T>
-void snake_beta_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   const T* beta = inputs[2];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = snake_beta_forward<T, true>(x[i], alpha_one, beta_one);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = snake_beta_forward(x[i], alpha_one, beta_one);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -35,8 +57,8 @@ void snake_beta_forward_block(
 }
 
 template <typename T>
-void snake_beta_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_beta_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
@@ -45,6 +67,30 @@ void snake_beta_backward_block(
   T* grad_alpha = outputs[1];
   T* grad_beta = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_beta_backward<T, true>(grad[i], x[i], alpha_one, beta_one, grad_x[i], grad_alpha[i],
+            grad_beta[i]);
+        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_beta_backward(grad[i], x[i], alpha_one, beta_one, grad_x[i], grad_alpha[i],
+            grad_beta[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;
@@ -67,8 +113,8 @@ void snake_beta_backward_block(
 }
 
 template <typename T>
-void snake_beta_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void snake_beta_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];
@@ -81,6 +127,32 @@ void snake_beta_double_backward_block(
   T* grad_alpha = outputs[2];
   T* grad_beta = outputs[3];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_one = d_alpha[0];
+    const T d_beta_one = d_beta[0];
+    const T alpha_one = alpha[0];
+    const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
+    // and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
+            alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        snake_beta_double_backward(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i], alpha_one,
+            beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      }
+    }
+    return;
+  }
   // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
   // and its part is computed once more.
   constexpr std::int64_t kPart = 512;

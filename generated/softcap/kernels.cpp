@@ -8,11 +8,12 @@
 namespace autofn_softcap {
 
 template <typename T>
-void softcap_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softcap_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T cap = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = softcap_forward(x[i], cap);
@@ -20,12 +21,13 @@ void softcap_forward_block(
 }
 
 template <typename T>
-void softcap_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softcap_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T cap = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = softcap_backward(grad[i], x[i], cap);
@@ -33,14 +35,15 @@ void softcap_backward_block(
 }
 
 template <typename T>
-void softcap_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softcap_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T cap = T(numbers[0]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     softcap_double_backward(grad[i], d_x[i], x[i], cap, grad_grad[i], grad_x[i]);

@@ -8,11 +8,12 @@
 namespace autofn_softshrink {
 
 template <typename T>
-void softshrink_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softshrink_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T lambd = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = softshrink_forward(x[i], lambd);
@@ -20,12 +21,13 @@ void softshrink_forward_block(
 }
 
 template <typename T>
-void softshrink_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softshrink_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T lambd = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = softshrink_backward(grad[i], x[i], lambd);
@@ -33,13 +35,14 @@ void softshrink_backward_block(
 }
 
 template <typename T>
-void softshrink_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void softshrink_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T lambd = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = softshrink_double_backward(grad[i], d_x[i], x[i], lambd);

@@ -8,11 +8,12 @@
 namespace autofn_squareplus {
 
 template <typename T>
-void squareplus_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void squareplus_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T b = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = squareplus_forward(x[i], b);
@@ -20,12 +21,13 @@ void squareplus_forward_block(
 }
 
 template <typename T>
-void squareplus_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void squareplus_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T b = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = squareplus_backward(grad[i], x[i], b);
@@ -33,14 +35,15 @@ void squareplus_backward_block(
 }
 
 template <typename T>
-void squareplus_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void squareplus_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T b = T(numbers[0]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     squareplus_double_backward(grad[i], d_x[i], x[i], b, grad_grad[i], grad_x[i]);

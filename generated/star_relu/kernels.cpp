@@ -8,13 +8,22 @@
 namespace autofn_star_relu {
 
 template <typename T>
-void star_relu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void star_relu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* scale = inputs[1];
   const T* bias = inputs[2];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T scale_one = scale[0];
+    const T bias_one = bias[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = star_relu_forward(x[i], scale_one, bias_one);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = star_relu_forward(x[i], scale[i], bias[i]);
@@ -22,8 +31,8 @@ void star_relu_forward_block(
 }
 
 template <typename T>
-void star_relu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void star_relu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* scale = inputs[2];
@@ -31,6 +40,14 @@ void star_relu_backward_block(
   T* grad_scale = outputs[1];
   T* grad_bias = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T scale_one = scale[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      star_relu_backward(grad[i], x[i], scale_one, grad_x[i], grad_scale[i], grad_bias[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     star_relu_backward(grad[i], x[i], scale[i], grad_x[i], grad_scale[i], grad_bias[i]);
@@ -38,8 +55,8 @@ void star_relu_backward_block(
 }
 
 template <typename T>
-void star_relu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void star_relu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_scale = inputs[2];
@@ -50,6 +67,17 @@ void star_relu_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_scale = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_scale_one = d_scale[0];
+    const T d_bias_one = d_bias[0];
+    const T scale_one = scale[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      star_relu_double_backward(grad[i], d_x[i], d_scale_one, d_bias_one, x[i], scale_one,
+          grad_grad[i], grad_x[i], grad_scale[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i],

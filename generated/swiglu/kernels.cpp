@@ -8,12 +8,13 @@
 namespace autofn_swiglu {
 
 template <typename T>
-void swiglu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swiglu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* gate = inputs[0];
   const T* x = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = swiglu_forward(gate[i], x[i]);
@@ -21,14 +22,15 @@ void swiglu_forward_block(
 }
 
 template <typename T>
-void swiglu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swiglu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* gate = inputs[1];
   const T* x = inputs[2];
   T* grad_gate = outputs[0];
   T* grad_x = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     swiglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
@@ -36,8 +38,8 @@ void swiglu_backward_block(
 }
 
 template <typename T>
-void swiglu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swiglu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_gate = inputs[1];
   const T* d_x = inputs[2];
@@ -47,6 +49,7 @@ void swiglu_double_backward_block(
   T* grad_gate = outputs[1];
   T* grad_x = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     swiglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],

@@ -8,11 +8,12 @@
 namespace autofn_swish {
 
 template <typename T>
-void swish_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T beta = T(numbers[0]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = swish_forward(x[i], beta);
@@ -20,12 +21,13 @@ void swish_forward_block(
 }
 
 template <typename T>
-void swish_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T beta = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = swish_backward(grad[i], x[i], beta);
@@ -33,14 +35,15 @@ void swish_backward_block(
 }
 
 template <typename T>
-void swish_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T beta = T(numbers[0]);
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     swish_double_backward(grad[i], d_x[i], x[i], beta, grad_grad[i], grad_x[i]);

@@ -8,12 +8,20 @@
 namespace autofn_swish_beta {
 
 template <typename T>
-void swish_beta_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* beta = inputs[1];
   T* out = outputs[0];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T beta_one = beta[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = swish_beta_forward(x[i], beta_one);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = swish_beta_forward(x[i], beta[i]);
@@ -21,14 +29,22 @@ void swish_beta_forward_block(
 }
 
 template <typename T>
-void swish_beta_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_beta_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* beta = inputs[2];
   T* grad_x = outputs[0];
   T* grad_beta = outputs[1];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T beta_one = beta[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      swish_beta_backward(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     swish_beta_backward(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
@@ -36,8 +52,8 @@ void swish_beta_backward_block(
 }
 
 template <typename T>
-void swish_beta_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void swish_beta_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_beta = inputs[2];
@@ -47,6 +63,16 @@ void swish_beta_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_beta = outputs[2];
   (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_beta_one = d_beta[0];
+    const T beta_one = beta[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      swish_beta_double_backward(grad[i], d_x[i], d_beta_one, x[i], beta_one, grad_grad[i],
+          grad_x[i], grad_beta[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     swish_beta_double_backward(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i],

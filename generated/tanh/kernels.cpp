@@ -8,11 +8,12 @@
 namespace autofn_tanh {
 
 template <typename T>
-void tanh_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void tanh_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   T* out = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = tanh_forward(x[i]);
@@ -20,12 +21,13 @@ void tanh_forward_block(
 }
 
 template <typename T>
-void tanh_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void tanh_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   T* grad_x = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = tanh_backward(grad[i], x[i]);
@@ -33,14 +35,15 @@ void tanh_backward_block(
 }
 
 template <typename T>
-void tanh_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void tanh_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     tanh_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);

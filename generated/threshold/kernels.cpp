@@ -8,12 +8,13 @@
 namespace autofn_threshold {
 
 template <typename T>
-void threshold_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void threshold_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T threshold = T(numbers[0]);
   const T value = T(numbers[1]);
   T* out = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = threshold_forward(x[i], threshold, value);
@@ -21,12 +22,13 @@ void threshold_forward_block(
 }
 
 template <typename T>
-void threshold_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void threshold_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T threshold = T(numbers[0]);
   T* grad_x = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = threshold_backward(grad[i], x[i], threshold);
@@ -34,13 +36,14 @@ void threshold_backward_block(
 }
 
 template <typename T>
-void threshold_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void threshold_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];
   const T threshold = T(numbers[0]);
   T* grad_grad = outputs[0];
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_grad[i] = threshold_double_backward(grad[i], d_x[i], x[i], threshold);

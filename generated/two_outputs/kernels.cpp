@@ -8,12 +8,13 @@
 namespace autofn_two_outputs {
 
 template <typename T>
-void two_outputs_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void two_outputs_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   T* out0 = outputs[0];
   T* out1 = outputs[1];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     two_outputs_forward(x[i], out0[i], out1[i]);
@@ -21,13 +22,14 @@ void two_outputs_forward_block(
 }
 
 template <typename T>
-void two_outputs_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void two_outputs_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* x = inputs[2];
   T* grad_x = outputs[0];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     grad_x[i] = two_outputs_backward(grad_out0[i], grad_out1[i], x[i]);
@@ -35,8 +37,8 @@ void two_outputs_backward_block(
 }
 
 template <typename T>
-void two_outputs_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void two_outputs_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* d_x = inputs[2];
@@ -45,6 +47,7 @@ void two_outputs_double_backward_block(
   T* grad_grad_out1 = outputs[1];
   T* grad_x = outputs[2];
   (void)numbers;
+  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     two_outputs_double_backward(grad_out0[i], grad_out1[i], d_x[i], x[i], grad_grad_out0[i],

@@ -8,14 +8,23 @@
 namespace autofn_xielu {
 
 template <typename T>
-void xielu_forward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void xielu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* x = inputs[0];
   const T* alpha_p = inputs[1];
   const T* alpha_n = inputs[2];
   const T beta = T(numbers[0]);
   const T eps = T(numbers[1]);
   T* out = outputs[0];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_p_one = alpha_p[0];
+    const T alpha_n_one = alpha_n[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = xielu_forward(x[i], alpha_p_one, alpha_n_one, beta, eps);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     out[i] = xielu_forward(x[i], alpha_p[i], alpha_n[i], beta, eps);
@@ -23,8 +32,8 @@ void xielu_forward_block(
 }
 
 template <typename T>
-void xielu_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void xielu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha_p = inputs[2];
@@ -34,6 +43,16 @@ void xielu_backward_block(
   T* grad_x = outputs[0];
   T* grad_alpha_p = outputs[1];
   T* grad_alpha_n = outputs[2];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_p_one = alpha_p[0];
+    const T alpha_n_one = alpha_n[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      xielu_backward(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, grad_x[i],
+          grad_alpha_p[i], grad_alpha_n[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     xielu_backward(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i], grad_alpha_p[i],
@@ -42,8 +61,8 @@ void xielu_backward_block(
 }
 
 template <typename T>
-void xielu_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers) {
+void xielu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
+    const double* numbers, bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha_p = inputs[2];
@@ -57,6 +76,18 @@ void xielu_double_backward_block(
   T* grad_x = outputs[1];
   T* grad_alpha_p = outputs[2];
   T* grad_alpha_n = outputs[3];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_p_one = d_alpha_p[0];
+    const T d_alpha_n_one = d_alpha_n[0];
+    const T alpha_p_one = alpha_p[0];
+    const T alpha_n_one = alpha_n[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      xielu_double_backward(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one, x[i], alpha_p_one,
+          alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+    }
+    return;
+  }
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
     xielu_double_backward(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i], alpha_p[i],
