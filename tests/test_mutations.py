@@ -13,7 +13,7 @@ from autofn.package import Package
 from autofn.pipeline import generate
 from autofn.verify import Report, host, nvcc, verify_package
 
-TORCH, HOST = "PyTorch", "CUDA kernel on host"
+TORCH, HOST, CPU = "PyTorch", "CUDA kernel on host", "CPU kernel"
 
 
 @formula
@@ -58,13 +58,13 @@ MUTATIONS = [
              "grad_x = v0", TORCH, "gradgradcheck", "d2 out"),
     Mutation("dropped factor in forward mode", prelu, "maths.py", "d_out = d_x *",
              "d_out = 2 * d_x *", TORCH, "forward mode", "dense"),
-    Mutation("missing reduction", gate, "_runtime.py", "value.sum_to_size(shape).to(dtype)",
+    Mutation("missing reduction", gate, "_tensors.py", "value.sum_to_size(shape).to(dtype)",
              "value.to(dtype)", TORCH, "shapes and dtypes", "backward's gradient of"),
-    Mutation("wrong reduction", gate, "_runtime.py", "value.sum_to_size(shape).to(dtype)",
+    Mutation("wrong reduction", gate, "_tensors.py", "value.sum_to_size(shape).to(dtype)",
              "(value.sum_to_size(shape) / (value.numel() // shape.numel())).to(dtype)"
              " if shape.numel() else value.sum_to_size(shape).to(dtype)",
              TORCH, "gradcheck", "broadcast"),
-    Mutation("gradient left in the compute type", gate, "_runtime.py",
+    Mutation("gradient left in the compute type", gate, "_tensors.py",
              "value.sum_to_size(shape).to(dtype)", "value.sum_to_size(shape)",
              TORCH, "shapes and dtypes", "expected bfloat16"),
     Mutation("incoming gradient dropped in the kernel", gate, "maths.h",
@@ -103,6 +103,15 @@ MUTATIONS = [
     Mutation("a partial sum forgotten", prelu, "loops.cuh",
              "k = member; k < fold->count;", "k = member; k + 1 < fold->count;",
              HOST, "gradcheck", "d out / d weight"),
+    Mutation("sum of a row cut short on the CPU", prelu, "cpu.cpp",
+             "for (int l = 0; i < n; ++i, ++l)", "for (int l = 0; i + 1 < n; ++i, ++l)",
+             CPU, "gradcheck", "GradcheckError"),
+    Mutation("rows read from the first on the CPU", gate, "cpu.cpp",
+             "data + offset, inner_, block.columns", "data + first, inner_, block.columns",
+             CPU, "agreement with PyTorch", ""),
+    Mutation("gradient of no input on the CPU", gate, "binding.cpp",
+             "operand.strides[i] = kept ? strides[d - absent] : 0;", "operand.strides[i] = 0;",
+             CPU, "gradcheck", ""),
     Mutation("kernel that does not compile", gate, "maths.h", "return ", "retrun ",
              HOST, "compiles", "retrun"),
     Mutation("Python that does not import", gate, "op.py", "import torch\n", "import torhc\n",
@@ -133,7 +142,7 @@ def rows(report: Report) -> str:
 def test_mutation_turns_verification_red(
     mutation: Mutation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if mutation.backend == TORCH:
+    if mutation.backend != HOST:
         monkeypatch.setattr(host, "toolchain", lambda: "not needed here")
     elif isinstance(why := host.toolchain(), str):
         pytest.skip(why)
@@ -189,4 +198,5 @@ def test_a_hanging_package_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None
         "",
     )
     report = verify_package(mutated(hanging), gate.definition)
-    assert [(r.check, r.detail) for r in report.failures] == [("values", "no result within 5 s")]
+    found = [(r.check, r.detail) for r in report.failures if r.backend == TORCH]
+    assert found == [("values", "no result within 5 s")]

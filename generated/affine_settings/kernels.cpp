@@ -8,8 +8,9 @@
 namespace autofn_affine_settings {
 
 template <typename T>
-void affine_settings_forward_settings_squash_none_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void affine_settings_forward_settings_squash_none_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T settings_scale = T(numbers[0]);
   const T settings_shift = T(numbers[1]);
@@ -22,8 +23,9 @@ void affine_settings_forward_settings_squash_none_block(std::int64_t n, const T*
 }
 
 template <typename T>
-void affine_settings_backward_settings_squash_none_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void affine_settings_backward_settings_squash_none_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T settings_scale = T(numbers[0]);
   T* grad_x = outputs[0];
@@ -35,8 +37,9 @@ void affine_settings_backward_settings_squash_none_block(std::int64_t n, const T
 }
 
 template <typename T>
-void affine_settings_forward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void affine_settings_forward_settings_squash_tanh_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T settings_scale = T(numbers[0]);
   const T settings_shift = T(numbers[1]);
@@ -49,8 +52,9 @@ void affine_settings_forward_settings_squash_tanh_block(std::int64_t n, const T*
 }
 
 template <typename T>
-void affine_settings_backward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void affine_settings_backward_settings_squash_tanh_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T settings_scale = T(numbers[0]);
@@ -65,8 +69,9 @@ void affine_settings_backward_settings_squash_tanh_block(std::int64_t n, const T
 }
 
 template <typename T>
-void affine_settings_double_backward_settings_squash_tanh_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void affine_settings_double_backward_settings_squash_tanh_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

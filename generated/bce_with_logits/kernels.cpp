@@ -8,8 +8,9 @@
 namespace autofn_bce_with_logits {
 
 template <typename T>
-void bce_with_logits_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bce_with_logits_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void bce_with_logits_forward_block(std::int64_t n, const T* const* inputs, T* co
 }
 
 template <typename T>
-void bce_with_logits_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bce_with_logits_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -38,8 +40,9 @@ void bce_with_logits_backward_block(std::int64_t n, const T* const* inputs, T* c
 }
 
 template <typename T>
-void bce_with_logits_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bce_with_logits_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_bessel_basis {
 
 template <typename T>
-void bessel_basis_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bessel_basis_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* n_ = inputs[1];
   const T cutoff = T(numbers[0]);
@@ -55,8 +56,9 @@ void bessel_basis_forward_block(std::int64_t n, const T* const* inputs, T* const
 }
 
 template <typename T>
-void bessel_basis_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bessel_basis_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* n_ = inputs[2];
@@ -104,8 +106,9 @@ void bessel_basis_backward_block(std::int64_t n, const T* const* inputs, T* cons
 }
 
 template <typename T>
-void bessel_basis_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void bessel_basis_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_n = inputs[2];

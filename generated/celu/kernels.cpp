@@ -8,8 +8,9 @@
 namespace autofn_celu {
 
 template <typename T>
-void celu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void celu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T alpha = T(numbers[0]);
   T* out = outputs[0];
@@ -21,8 +22,9 @@ void celu_forward_block(std::int64_t n, const T* const* inputs, T* const* output
 }
 
 template <typename T>
-void celu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void celu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T alpha = T(numbers[0]);
@@ -35,8 +37,9 @@ void celu_backward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void celu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void celu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_charbonnier {
 
 template <typename T>
-void charbonnier_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void charbonnier_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T epsilon = T(numbers[0]);
@@ -22,8 +23,9 @@ void charbonnier_forward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void charbonnier_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void charbonnier_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -38,8 +40,9 @@ void charbonnier_backward_block(std::int64_t n, const T* const* inputs, T* const
 }
 
 template <typename T>
-void charbonnier_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void charbonnier_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_dpo {
 
 template <typename T>
-void dpo_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dpo_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* chosen = inputs[0];
   const T* rejected = inputs[1];
   const T beta = T(numbers[0]);
@@ -22,8 +23,9 @@ void dpo_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs
 }
 
 template <typename T>
-void dpo_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dpo_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* chosen = inputs[1];
   const T* rejected = inputs[2];
@@ -38,8 +40,9 @@ void dpo_backward_block(std::int64_t n, const T* const* inputs, T* const* output
 }
 
 template <typename T>
-void dpo_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dpo_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_chosen = inputs[1];
   const T* d_rejected = inputs[2];

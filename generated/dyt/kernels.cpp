@@ -8,8 +8,9 @@
 namespace autofn_dyt {
 
 template <typename T>
-void dyt_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dyt_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   const T* gamma = inputs[2];
@@ -33,8 +34,9 @@ void dyt_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs
 }
 
 template <typename T>
-void dyt_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dyt_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
@@ -62,8 +64,9 @@ void dyt_backward_block(std::int64_t n, const T* const* inputs, T* const* output
 }
 
 template <typename T>
-void dyt_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void dyt_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];

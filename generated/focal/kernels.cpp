@@ -8,8 +8,9 @@
 namespace autofn_focal {
 
 template <typename T>
-void focal_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void focal_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T alpha = T(numbers[0]);
@@ -23,8 +24,9 @@ void focal_forward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void focal_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void focal_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -40,8 +42,9 @@ void focal_backward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void focal_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void focal_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_geglu {
 
 template <typename T>
-void geglu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void geglu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* gate = inputs[0];
   const T* x = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void geglu_forward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void geglu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void geglu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* gate = inputs[1];
   const T* x = inputs[2];
@@ -38,8 +40,9 @@ void geglu_backward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void geglu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void geglu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_gate = inputs[1];
   const T* d_x = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_glu {
 
 template <typename T>
-void glu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void glu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* gate = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void glu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs
 }
 
 template <typename T>
-void glu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void glu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* gate = inputs[2];
@@ -38,8 +40,9 @@ void glu_backward_block(std::int64_t n, const T* const* inputs, T* const* output
 }
 
 template <typename T>
-void glu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void glu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_gate = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_laplace_nll {
 
 template <typename T>
-void laplace_nll_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void laplace_nll_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T* log_scale = inputs[2];
@@ -23,8 +24,9 @@ void laplace_nll_forward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void laplace_nll_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void laplace_nll_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -42,8 +44,9 @@ void laplace_nll_backward_block(std::int64_t n, const T* const* inputs, T* const
 }
 
 template <typename T>
-void laplace_nll_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void laplace_nll_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_lennard_jones {
 
 template <typename T>
-void lennard_jones_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void lennard_jones_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* epsilon = inputs[1];
   const T* sigma = inputs[2];
@@ -31,8 +32,9 @@ void lennard_jones_forward_block(std::int64_t n, const T* const* inputs, T* cons
 }
 
 template <typename T>
-void lennard_jones_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void lennard_jones_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* epsilon = inputs[2];
@@ -59,8 +61,9 @@ void lennard_jones_backward_block(std::int64_t n, const T* const* inputs, T* con
 }
 
 template <typename T>
-void lennard_jones_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void lennard_jones_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_epsilon = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_log_cosh {
 
 template <typename T>
-void log_cosh_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void log_cosh_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void log_cosh_forward_block(std::int64_t n, const T* const* inputs, T* const* ou
 }
 
 template <typename T>
-void log_cosh_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void log_cosh_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -38,8 +40,9 @@ void log_cosh_backward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void log_cosh_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void log_cosh_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

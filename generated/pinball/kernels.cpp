@@ -8,8 +8,9 @@
 namespace autofn_pinball {
 
 template <typename T>
-void pinball_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void pinball_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T quantile = T(numbers[0]);
@@ -22,8 +23,9 @@ void pinball_forward_block(std::int64_t n, const T* const* inputs, T* const* out
 }
 
 template <typename T>
-void pinball_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void pinball_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -38,8 +40,9 @@ void pinball_backward_block(std::int64_t n, const T* const* inputs, T* const* ou
 }
 
 template <typename T>
-void pinball_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void pinball_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

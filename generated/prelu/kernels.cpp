@@ -8,8 +8,9 @@
 namespace autofn_prelu {
 
 template <typename T>
-void prelu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void prelu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* weight = inputs[1];
   T* out = outputs[0];
@@ -29,8 +30,9 @@ void prelu_forward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void prelu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void prelu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* weight = inputs[2];
@@ -52,8 +54,9 @@ void prelu_backward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void prelu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void prelu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_weight = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_quadratic {
 
 template <typename T>
-void quadratic_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* y = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void quadratic_forward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void quadratic_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* y = inputs[2];
@@ -38,8 +40,9 @@ void quadratic_backward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void quadratic_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_y = inputs[2];

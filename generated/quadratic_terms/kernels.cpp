@@ -8,8 +8,9 @@
 namespace autofn_quadratic_terms {
 
 template <typename T>
-void quadratic_terms_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_terms_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* y = inputs[1];
   T* z = outputs[0];
@@ -25,8 +26,9 @@ void quadratic_terms_forward_block(std::int64_t n, const T* const* inputs, T* co
 }
 
 template <typename T>
-void quadratic_terms_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_terms_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_z = inputs[0];
   const T* grad_xx = inputs[1];
   const T* grad_yy = inputs[2];
@@ -45,8 +47,9 @@ void quadratic_terms_backward_block(std::int64_t n, const T* const* inputs, T* c
 }
 
 template <typename T>
-void quadratic_terms_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quadratic_terms_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_z = inputs[0];
   const T* grad_xx = inputs[1];
   const T* grad_yy = inputs[2];

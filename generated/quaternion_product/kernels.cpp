@@ -8,8 +8,9 @@
 namespace autofn_quaternion_product {
 
 template <typename T>
-void quaternion_product_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quaternion_product_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* aw = inputs[0];
   const T* ax = inputs[1];
   const T* ay = inputs[2];
@@ -32,8 +33,9 @@ void quaternion_product_forward_block(std::int64_t n, const T* const* inputs, T*
 }
 
 template <typename T>
-void quaternion_product_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quaternion_product_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* grad_out2 = inputs[2];
@@ -65,8 +67,9 @@ void quaternion_product_backward_block(std::int64_t n, const T* const* inputs, T
 }
 
 template <typename T>
-void quaternion_product_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void quaternion_product_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* grad_out2 = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_relu_squared {
 
 template <typename T>
-void relu_squared_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void relu_squared_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   T* out = outputs[0];
   (void)numbers;
@@ -21,8 +22,9 @@ void relu_squared_forward_block(std::int64_t n, const T* const* inputs, T* const
 }
 
 template <typename T>
-void relu_squared_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void relu_squared_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   T* grad_x = outputs[0];
@@ -35,8 +37,9 @@ void relu_squared_backward_block(std::int64_t n, const T* const* inputs, T* cons
 }
 
 template <typename T>
-void relu_squared_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void relu_squared_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

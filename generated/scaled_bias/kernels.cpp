@@ -8,8 +8,9 @@
 namespace autofn_scaled_bias {
 
 template <typename T>
-void scaled_bias_forward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void scaled_bias_forward_bias_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* bias = inputs[1];
   const T scale = T(numbers[0]);
@@ -22,8 +23,9 @@ void scaled_bias_forward_bias_block(std::int64_t n, const T* const* inputs, T* c
 }
 
 template <typename T>
-void scaled_bias_backward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void scaled_bias_backward_bias_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T scale = T(numbers[0]);
   T* grad_x = outputs[0];
@@ -36,8 +38,9 @@ void scaled_bias_backward_bias_block(std::int64_t n, const T* const* inputs, T* 
 }
 
 template <typename T>
-void scaled_bias_double_backward_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void scaled_bias_double_backward_bias_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_bias = inputs[2];
@@ -51,8 +54,9 @@ void scaled_bias_double_backward_bias_block(std::int64_t n, const T* const* inpu
 }
 
 template <typename T>
-void scaled_bias_forward_no_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void scaled_bias_forward_no_bias_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T scale = T(numbers[0]);
   T* out = outputs[0];
@@ -64,8 +68,9 @@ void scaled_bias_forward_no_bias_block(std::int64_t n, const T* const* inputs, T
 }
 
 template <typename T>
-void scaled_bias_backward_no_bias_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void scaled_bias_backward_no_bias_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T scale = T(numbers[0]);
   T* grad_x = outputs[0];

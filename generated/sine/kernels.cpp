@@ -8,8 +8,9 @@
 namespace autofn_sine {
 
 template <typename T>
-void sine_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void sine_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T omega = T(numbers[0]);
   T* out = outputs[0];
@@ -34,8 +35,9 @@ void sine_forward_block(std::int64_t n, const T* const* inputs, T* const* output
 }
 
 template <typename T>
-void sine_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void sine_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T omega = T(numbers[0]);
@@ -61,8 +63,9 @@ void sine_backward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void sine_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void sine_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

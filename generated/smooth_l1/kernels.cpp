@@ -8,8 +8,9 @@
 namespace autofn_smooth_l1 {
 
 template <typename T>
-void smooth_l1_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void smooth_l1_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* input = inputs[0];
   const T* target = inputs[1];
   const T beta = T(numbers[0]);
@@ -22,8 +23,9 @@ void smooth_l1_forward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void smooth_l1_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void smooth_l1_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* input = inputs[1];
   const T* target = inputs[2];
@@ -38,8 +40,9 @@ void smooth_l1_backward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void smooth_l1_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void smooth_l1_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_input = inputs[1];
   const T* d_target = inputs[2];

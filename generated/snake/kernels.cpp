@@ -8,8 +8,9 @@
 namespace autofn_snake {
 
 template <typename T>
-void snake_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   T* out = outputs[0];
@@ -55,8 +56,9 @@ void snake_forward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void snake_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
@@ -104,8 +106,9 @@ void snake_backward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void snake_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];

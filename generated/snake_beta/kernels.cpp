@@ -8,8 +8,9 @@
 namespace autofn_snake_beta {
 
 template <typename T>
-void snake_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_beta_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* alpha = inputs[1];
   const T* beta = inputs[2];
@@ -57,8 +58,9 @@ void snake_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void snake_beta_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_beta_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha = inputs[2];
@@ -113,8 +115,9 @@ void snake_beta_backward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void snake_beta_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void snake_beta_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha = inputs[2];

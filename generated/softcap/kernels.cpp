@@ -8,8 +8,9 @@
 namespace autofn_softcap {
 
 template <typename T>
-void softcap_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softcap_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T cap = T(numbers[0]);
   T* out = outputs[0];
@@ -21,8 +22,9 @@ void softcap_forward_block(std::int64_t n, const T* const* inputs, T* const* out
 }
 
 template <typename T>
-void softcap_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softcap_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T cap = T(numbers[0]);
@@ -35,8 +37,9 @@ void softcap_backward_block(std::int64_t n, const T* const* inputs, T* const* ou
 }
 
 template <typename T>
-void softcap_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softcap_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_softshrink {
 
 template <typename T>
-void softshrink_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softshrink_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T lambd = T(numbers[0]);
   T* out = outputs[0];
@@ -21,8 +22,9 @@ void softshrink_forward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void softshrink_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softshrink_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T lambd = T(numbers[0]);
@@ -35,8 +37,9 @@ void softshrink_backward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void softshrink_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void softshrink_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

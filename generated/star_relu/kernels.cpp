@@ -8,8 +8,9 @@
 namespace autofn_star_relu {
 
 template <typename T>
-void star_relu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void star_relu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* scale = inputs[1];
   const T* bias = inputs[2];
@@ -31,8 +32,9 @@ void star_relu_forward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void star_relu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void star_relu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* scale = inputs[2];
@@ -55,8 +57,9 @@ void star_relu_backward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void star_relu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void star_relu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_scale = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_swiglu {
 
 template <typename T>
-void swiglu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swiglu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* gate = inputs[0];
   const T* x = inputs[1];
   T* out = outputs[0];
@@ -22,8 +23,9 @@ void swiglu_forward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void swiglu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swiglu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* gate = inputs[1];
   const T* x = inputs[2];
@@ -38,8 +40,9 @@ void swiglu_backward_block(std::int64_t n, const T* const* inputs, T* const* out
 }
 
 template <typename T>
-void swiglu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swiglu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_gate = inputs[1];
   const T* d_x = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_swish_beta {
 
 template <typename T>
-void swish_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swish_beta_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* beta = inputs[1];
   T* out = outputs[0];
@@ -29,8 +30,9 @@ void swish_beta_forward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void swish_beta_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swish_beta_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* beta = inputs[2];
@@ -52,8 +54,9 @@ void swish_beta_backward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void swish_beta_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void swish_beta_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_beta = inputs[2];

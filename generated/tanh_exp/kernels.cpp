@@ -8,8 +8,9 @@
 namespace autofn_tanh_exp {
 
 template <typename T>
-void tanh_exp_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void tanh_exp_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   T* out = outputs[0];
   (void)numbers;
@@ -21,8 +22,9 @@ void tanh_exp_forward_block(std::int64_t n, const T* const* inputs, T* const* ou
 }
 
 template <typename T>
-void tanh_exp_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void tanh_exp_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   T* grad_x = outputs[0];
@@ -35,8 +37,9 @@ void tanh_exp_backward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void tanh_exp_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void tanh_exp_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

@@ -8,8 +8,9 @@
 namespace autofn_threshold {
 
 template <typename T>
-void threshold_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void threshold_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T threshold = T(numbers[0]);
   const T value = T(numbers[1]);
@@ -22,8 +23,9 @@ void threshold_forward_block(std::int64_t n, const T* const* inputs, T* const* o
 }
 
 template <typename T>
-void threshold_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void threshold_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T threshold = T(numbers[0]);
@@ -36,8 +38,9 @@ void threshold_backward_block(std::int64_t n, const T* const* inputs, T* const* 
 }
 
 template <typename T>
-void threshold_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void threshold_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* x = inputs[2];

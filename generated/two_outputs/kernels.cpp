@@ -8,8 +8,9 @@
 namespace autofn_two_outputs {
 
 template <typename T>
-void two_outputs_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void two_outputs_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   T* out0 = outputs[0];
   T* out1 = outputs[1];
@@ -22,8 +23,9 @@ void two_outputs_forward_block(std::int64_t n, const T* const* inputs, T* const*
 }
 
 template <typename T>
-void two_outputs_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void two_outputs_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* x = inputs[2];
@@ -37,8 +39,9 @@ void two_outputs_backward_block(std::int64_t n, const T* const* inputs, T* const
 }
 
 template <typename T>
-void two_outputs_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void two_outputs_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad_out0 = inputs[0];
   const T* grad_out1 = inputs[1];
   const T* d_x = inputs[2];

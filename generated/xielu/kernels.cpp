@@ -8,8 +8,9 @@
 namespace autofn_xielu {
 
 template <typename T>
-void xielu_forward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void xielu_forward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* x = inputs[0];
   const T* alpha_p = inputs[1];
   const T* alpha_n = inputs[2];
@@ -32,8 +33,9 @@ void xielu_forward_block(std::int64_t n, const T* const* inputs, T* const* outpu
 }
 
 template <typename T>
-void xielu_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void xielu_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* x = inputs[1];
   const T* alpha_p = inputs[2];
@@ -61,8 +63,9 @@ void xielu_backward_block(std::int64_t n, const T* const* inputs, T* const* outp
 }
 
 template <typename T>
-void xielu_double_backward_block(std::int64_t n, const T* const* inputs, T* const* outputs,
-    const double* numbers, bool uniform) {
+void xielu_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
   const T* d_alpha_p = inputs[2];
