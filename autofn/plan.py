@@ -350,12 +350,21 @@ def kernels(made: Plan) -> tuple[tuple[Kernel, Program], ...]:
             program = dataclasses.replace(
                 whole, outputs=tuple(output for output in whole.outputs if output.node is not None)
             )
-            enough = pass_name != "double_backward" or program.operations >= WORTH_COMPILING
-            if program.outputs and enough:
+            first_order = pass_name != "double_backward"
+            if program.outputs and (first_order or _is_worth_compiling(program)):
                 kernel = _kernel(made, variant, pass_name, suffix, program)
                 if max(len(kernel.inputs), len(kernel.outputs)) <= MOST_OPERANDS:
                     found.append((kernel, program))
     return tuple(found)
+
+
+def _is_worth_compiling(program: Program) -> bool:
+    """Whether a second-order kernel is faster than PyTorch's operations.
+
+    With spherical Bessel functions it is not: g++ does not vectorise what comes of them.
+    """
+    scalar = any(node.op == "spherical_bessel" for node in program.nodes)
+    return program.operations >= WORTH_COMPILING and not scalar
 
 
 def _kernel(

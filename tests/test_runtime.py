@@ -358,7 +358,9 @@ def test_wrong_sizes_are_clear_errors(extra: Callable[[str], ModuleType]) -> Non
         prelu(normal(4, 3), normal(3, 1))
     with pytest.raises(ValueError, match="1 dimension"):
         prelu(normal(3), normal(3))
-    with pytest.raises((ValueError, RuntimeError), match=r"(?s)broadcast.*5|5.*channels|size of tensor.*5"):
+    with pytest.raises(
+        (ValueError, RuntimeError), match=r"(?s)broadcast.*5|5.*channels|size of tensor.*5"
+    ):
         prelu(normal(4, 3), normal(5))
     with pytest.raises(ValueError, match="1 element"):
         swish_beta(normal(4, 3), normal(3))

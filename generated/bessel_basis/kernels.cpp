@@ -105,64 +105,6 @@ void bessel_basis_backward_block(
   }
 }
 
-template <typename T>
-void bessel_basis_double_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
-    bool uniform) {
-  const T* grad = inputs[0];
-  const T* d_x = inputs[1];
-  const T* d_n = inputs[2];
-  const T* x = inputs[3];
-  const T* n_ = inputs[4];
-  const T cutoff = T(numbers[0]);
-  T* grad_grad = outputs[0];
-  T* grad_x = outputs[1];
-  T* grad_n = outputs[2];
-  if (uniform) {  // what depends on parameters alone is computed once
-    const T d_n_one = d_n[0];
-    const T n_one = n_[0];
-    // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
-    // and its part is computed once more.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        bessel_basis_double_backward<T, true>(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff,
-            grad_grad[i], grad_x[i], grad_n[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
-      }
-      if (odd == T(0)) continue;
-  #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        bessel_basis_double_backward(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff, grad_grad[i],
-            grad_x[i], grad_n[i]);
-      }
-    }
-    return;
-  }
-  // In parts, each tried first as if no argument of sin or cos were large. One that is gives NaN,
-  // and its part is computed once more.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      bessel_basis_double_backward<T, true>(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff,
-          grad_grad[i], grad_x[i], grad_n[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
-    }
-    if (odd == T(0)) continue;
-#pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      bessel_basis_double_backward(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff, grad_grad[i],
-          grad_x[i], grad_n[i]);
-    }
-  }
-}
-
 }  // namespace autofn_bessel_basis
 
 namespace autofn {
@@ -172,7 +114,6 @@ using namespace autofn_bessel_basis;
 const Blocks kBlocks[] = {
     {bessel_basis_forward_block<float>, bessel_basis_forward_block<double>},
     {bessel_basis_backward_block<float>, bessel_basis_backward_block<double>},
-    {bessel_basis_double_backward_block<float>, bessel_basis_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -12,10 +12,7 @@ constexpr Kernel kKernels[] = {
     {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, int[] likes) -> "
      "(Tensor, Tensor)",
      3, 1, 2, Takes::likes, "ttptp"},
-    {"double_backward(Tensor grad, Tensor d_x, Tensor d_n, Tensor x, Tensor n_, float cutoff, "
-     "int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 1, 3, Takes::likes, "ttptpttp"},
 };
-constexpr int kKernelCount = 3;
+constexpr int kKernelCount = 2;
 
 }  // namespace autofn

@@ -18,17 +18,6 @@ namespace autofn_bessel_basis {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// x**N, N > 0, by squaring.
-template <int N, typename T> AUTOFN_FN T powi(T x) {
-  if constexpr (N == 1) {
-    return x;
-  } else {
-    const T half = powi<N / 2>(x);
-    if constexpr (N % 2) return half * half * x;
-    return half * half;
-  }
-}
-
 // sin(x) / x, and 1 at 0.
 template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
   return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
@@ -73,30 +62,6 @@ AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& g
   const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
   grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) / square(cutoff);
   grad_n = v1 * v4 * (sinc<kNear>(v2) - v2 * v3);
-}
-
-template <typename T, bool kNear = false>
-AUTOFN_FN void bessel_basis_double_backward(
-    T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
-  const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793) * v0;
-  const T v2 = v1 * n * x;
-  const T v3 = spherical_bessel<1, kNear>(v2);
-  const T v4 = T(9.869604401089358) / square(cutoff);
-  const T v5 = T(1.4142135623730951) * std::sqrt(v0);
-  const T v6 = v5 * d_x;
-  const T v7 = v4 * v6;
-  const T v8 = sinc<kNear>(v2);
-  const T v9 = v5 * d_n;
-  const T v10 = T(0.6666666666666666) * spherical_bessel<2, kNear>(v2);
-  const T v11 = T(0.3333333333333333) * v8 - v10;
-  const T v12 = v2 * v11 + T(2) * v3;
-  const T v13 = n * (v12 * grad);
-  const T v14 = v4 * v9;
-  const T v15 = -grad * (v6 * (T(31.00627668029982) * v11)) * powi<3>(n) / powi<3>(cutoff);
-  grad_grad = -v3 * v7 * square(n) + v1 * v9 * (v8 - v2 * v3);
-  grad_x = v15 + -v13 * v14;
-  grad_n = -v7 * v13 + -x * (grad * (v12 * v14));
 }
 
 }  // namespace autofn_bessel_basis

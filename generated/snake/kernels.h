@@ -12,10 +12,7 @@ constexpr Kernel kKernels[] = {
     {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, int[] likes) -> (Tensor, "
      "Tensor)",
      3, 0, 2, Takes::likes, "ttptp"},
-    {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor x, Tensor alpha, int "
-     "needs, int[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 0, 3, Takes::likes, "ttptpttp"},
 };
-constexpr int kKernelCount = 3;
+constexpr int kKernelCount = 2;
 
 }  // namespace autofn

@@ -18,17 +18,6 @@ namespace autofn_snake {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// x**N, N > 0, by squaring.
-template <int N, typename T> AUTOFN_FN T powi(T x) {
-  if constexpr (N == 1) {
-    return x;
-  } else {
-    const T half = powi<N / 2>(x);
-    if constexpr (N % 2) return half * half * x;
-    return half * half;
-  }
-}
-
 // sin(x) / x, and 1 at 0.
 template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
   return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
@@ -71,28 +60,6 @@ AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v2 = v1 * autofn::cos<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
   grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
   grad_alpha = v2 * grad * square(x);
-}
-
-template <typename T, bool kNear = false>
-AUTOFN_FN void snake_double_backward(
-    T grad, T d_x, T d_alpha, T x, T alpha, T& grad_grad, T& grad_x, T& grad_alpha) {
-  const T v0 = alpha * x;
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = sinc<kNear>(v0);
-  const T v2 = sn0 * v1;
-  const T v3 = spherical_bessel<1, kNear>(v0);
-  const T v4 = sn0 * v3;
-  const T cs0 = autofn::cos<kNear>(v0);
-  const T v5 = v1 * cs0 - v4;
-  const T v6 = v3 * cs0;
-  const T v7 = sn0 * (v1 - T(2) * spherical_bessel<2, kNear>(v0));
-  const T v8 = T(0.3333333333333333) * v0 * (v7 + (T(3) * v2 + T(6) * v6));
-  const T v9 = grad * (cs0 * (T(2) * v1) - v8 - T(2) * v4);
-  const T v10 = v9 * d_x;
-  const T v11 = -grad * d_alpha * powi<3>(x) * (v2 + T(2) * v6 + T(0.3333333333333333) * v7);
-  grad_grad = d_x * (v2 + v0 * v5 + T(1)) + v5 * d_alpha * square(x);
-  grad_x = alpha * v10 + x * (v9 * d_alpha);
-  grad_alpha = x * v10 + v11;
 }
 
 }  // namespace autofn_snake

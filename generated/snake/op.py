@@ -73,15 +73,6 @@ def backward_leaf(needs, grads, saved, values, likes):
 
 def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
-    if not _t.plain(*directions, *tensors):
-        return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_alpha = directions
-    grad, x, alpha = tensors
-    if ops := _t.ops(grad, d_x, d_alpha, x, alpha):
-        found = ops.double_backward(
-            grad, d_x, d_alpha, x, alpha, _t.bits(needs), _t.like_codes(grad, likes)
-        )
-        return _t.wanted(found, needs)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
