@@ -15,7 +15,7 @@ from click.core import ParameterSource
 
 from autofn.cli.console import Watch, say, show_error, show_table
 from autofn.cli.gen import gravest
-from autofn.cli.sources import expression_options, resolve
+from autofn.cli.sources import expression_options, output_option, resolve, timeout_option
 from autofn.errors import AutofnError, UsageError
 
 if TYPE_CHECKING:
@@ -53,14 +53,7 @@ def _dtypes(context: click.Context, option: click.Parameter, text: str) -> tuple
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="NAME|DIR...")
-@click.option(
-    "-o",
-    "output",
-    default="generated",
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the packages.",
-)
+@output_option
 @click.option(
     "--size",
     "sizes",
@@ -105,14 +98,7 @@ def _dtypes(context: click.Context, option: click.Parameter, text: str) -> tuple
 @click.option("--json", "json_file", metavar="FILE", help="Write the results as JSON.")
 @click.option("--plot", "plot_file", metavar="FILE.png", help="Write a picture (matplotlib).")
 @expression_options
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit on loading a formula file.",
-)
+@timeout_option
 @click.pass_context
 def bench(
     context: click.Context,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from autofn.cli.console import Watch, say, show_error, show_table
+from autofn.cli.sources import jobs_option
 from autofn.errors import AutofnError, UsageError
 
 if TYPE_CHECKING:
@@ -44,14 +45,7 @@ class BuildFailed(AutofnError):
     metavar="NN,...",
     help="CUDA architectures: 80 for A100, 90 for H100 and H200.",
 )
-@click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Libraries at a time.",
-)
+@jobs_option("Libraries")
 @click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
 def build(folders: tuple[str, ...], sets: str, architectures: str, jobs: int, quiet: bool) -> int:
     """Build the libraries of generated packages ahead of time.

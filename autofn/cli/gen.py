@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING
 import click
 
 from autofn.cli.console import Watch, say, show_drift, show_error, show_report, summary
-from autofn.cli.sources import expression_options, resolve
+from autofn.cli.sources import (
+    expression_options,
+    jobs_option,
+    output_option,
+    resolve,
+    timeout_option,
+)
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
@@ -31,33 +37,12 @@ def gravest(codes: set[int]) -> int:
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILE...")
-@click.option(
-    "-o",
-    "output",
-    default="generated",
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the packages.",
-)
+@output_option
 @click.option("--check", is_flag=True, help="Write nothing; show what differs and exit with 1.")
 @click.option("--no-verify", is_flag=True, help="Write without verifying (does not need torch).")
-@click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Files at a time.",
-)
+@jobs_option("Files")
 @click.option("--force", is_flag=True, help="Replace packages made from another source file.")
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit on loading a formula file.",
-)
+@timeout_option
 @expression_options
 @click.option("-q", "--quiet", is_flag=True, help="Print errors and differences only.")
 def gen(

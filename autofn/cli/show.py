@@ -8,20 +8,13 @@ import click
 
 from autofn.cli.console import Watch, say, show_error
 from autofn.cli.gen import gravest
-from autofn.cli.sources import expression_options, resolve
+from autofn.cli.sources import expression_options, resolve, timeout_option
 
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILE|NAME...")
 @expression_options
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit on loading a formula file.",
-)
+@timeout_option
 def show(
     files: tuple[str, ...],
     expr: str | None,

@@ -39,6 +39,37 @@ def expression_options(command: _Command) -> _Command:
     return command
 
 
+output_option = click.option(
+    "-o",
+    "output",
+    default="generated",
+    show_default=True,
+    metavar="DIR",
+    help="Folder of the packages.",
+)
+
+timeout_option = click.option(
+    "--timeout",
+    type=click.FloatRange(min=0, min_open=True),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Limit on loading a formula file.",
+)
+
+
+def jobs_option(what: str) -> Callable[[_Command], _Command]:
+    """`-j N`: how many of `what` at a time."""
+    return click.option(
+        "-j",
+        "jobs",
+        type=click.IntRange(min=1),
+        default=1,
+        metavar="N",
+        help=f"{what} at a time.",
+    )
+
+
 def resolve(
     files: Sequence[str], expr: str | None, name: str | None, params: Sequence[str]
 ) -> tuple[list[Source], list[AutofnError]]:

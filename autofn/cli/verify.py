@@ -9,36 +9,15 @@ from click.core import ParameterSource
 
 from autofn.cli.console import Watch, show_error, show_report, summary
 from autofn.cli.gen import FAILED, gravest
-from autofn.cli.sources import resolve
+from autofn.cli.sources import jobs_option, output_option, resolve, timeout_option
 
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILE|NAME...")
-@click.option(
-    "-o",
-    "output",
-    default="generated",
-    show_default=True,
-    metavar="DIR",
-    help="Folder of the packages.",
-)
+@output_option
 @click.option("--full", is_flag=True, help="Every check at every hard point: the certificate.")
-@click.option(
-    "-j",
-    "jobs",
-    type=click.IntRange(min=1),
-    default=1,
-    metavar="N",
-    help="Files at a time.",
-)
-@click.option(
-    "--timeout",
-    type=click.FloatRange(min=0, min_open=True),
-    default=60.0,
-    show_default=True,
-    metavar="SECONDS",
-    help="Limit on loading a formula file.",
-)
+@jobs_option("Files")
+@timeout_option
 @click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
 @click.pass_context
 def verify(
