@@ -1,8 +1,12 @@
-"""The generated package as data: text files under one folder."""
+"""The generated package as data, text files under one folder, and as a module."""
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
 
 FORMAT = 1
 """Version of the layout of generated packages; part of every file's first line."""
@@ -23,3 +27,17 @@ class Package:
 
     def text(self, path: str) -> str:
         return dict(self.files)[path]
+
+
+def imported(folder: Path, prefix: str) -> ModuleType:
+    """The package in a folder, under a name that no module has, whatever the formula is called."""
+    name = f"{prefix}_{folder.name}"
+    spec = importlib.util.spec_from_file_location(
+        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

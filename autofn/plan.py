@@ -67,6 +67,15 @@ class Kernel:
     inputs: tuple[Operand, ...]
     outputs: tuple[Operand, ...]
 
+    @property
+    def tensors(self) -> tuple[Operand, ...]:
+        """The inputs that memory holds: tensors and parameters."""
+        return tuple(each for each in self.inputs if each.role != "number")
+
+    @property
+    def numbers(self) -> tuple[Operand, ...]:
+        return tuple(each for each in self.inputs if each.role == "number")
+
 
 @dataclass(frozen=True)
 class VariantPlan:

@@ -139,6 +139,13 @@ def helpers(programs: Iterable[Program]) -> list[str]:
     return found[::-1]
 
 
+def scalar_call(function: str, args: list[str], results: list[str], indent: int) -> str:
+    """The call of a kernel's scalar function that assigns its results."""
+    if len(results) == 1:
+        return wrapped(f"{results[0]} = {function}(", args, ");", indent)
+    return wrapped(f"{function}(", args + results, ");", indent)
+
+
 def wrapped(start: str, items: list[str], end: str, indent: int) -> str:
     """`start a, b, ... end`, broken before items where the line would be too long."""
     lines = [" " * indent + start]

@@ -80,8 +80,8 @@ def schema(kernel: Kernel) -> str:
     `dtype` is PyTorch's number of a dtype.
     """
     names = _names(kernel)
-    tensors = [f"Tensor {names[each.cname]}" for each in _memory(kernel)]
-    numbers = [f"float {names[each.cname]}" for each in _numbers(kernel)]
+    tensors = [f"Tensor {names[each.cname]}" for each in kernel.tensors]
+    numbers = [f"float {names[each.cname]}" for each in kernel.numbers]
     extra = {"nothing": [], "dtype": ["int dtype"], "likes": ["int needs", "int[] likes"]}
     count = len(kernel.outputs)
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
@@ -94,14 +94,6 @@ def takes(kernel: Kernel) -> str:
     return "dtype" if kernel.pass_name == "forward" else "likes"
 
 
-def _memory(kernel: Kernel) -> list[Operand]:
-    return [each for each in kernel.inputs if each.role != "number"]
-
-
-def _numbers(kernel: Kernel) -> list[Operand]:
-    return [each for each in kernel.inputs if each.role == "number"]
-
-
 def _names(kernel: Kernel) -> dict[str, str]:
     namer = Namer(_TAKEN | {kernel.function, f"{kernel.function}_block"})
     names = {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
@@ -112,7 +104,7 @@ def _names(kernel: Kernel) -> dict[str, str]:
 
 def _block(kernel: Kernel, program: Program) -> _Block:
     names = _names(kernel)
-    memory, numbers = _memory(kernel), _numbers(kernel)
+    memory, numbers = kernel.tensors, kernel.numbers
     bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
     bindings += [
         f"const T {names[each.cname]} = T(numbers[{k}]);" for k, each in enumerate(numbers)
@@ -162,10 +154,7 @@ def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str
 
 def _call(function: str, args: list[str], results: list[str]) -> list[str]:
     """The lines that compute an element."""
-    if len(results) == 1:
-        call = cpp.wrapped(f"{results[0]} = {function}(", args, ");", indent=8)
-    else:
-        call = cpp.wrapped(f"{function}(", args + results, ");", indent=8)
+    call = cpp.scalar_call(function, args, results, indent=8)
     return [line[8:] for line in call.splitlines()]
 
 

@@ -6,12 +6,11 @@ compiles it as it stands.
 
 from __future__ import annotations
 
-import functools
 import textwrap
 from dataclasses import dataclass
 
-from jinja2 import Environment, StrictUndefined
-
+from autofn.backends import cpp
+from autofn.emit.environment import rendered
 from autofn.names import cpp_name
 from autofn.plan import Kernel
 from autofn.resources import templates
@@ -82,15 +81,12 @@ class _Struct:
 
 def files(name: str, kernels: tuple[Kernel, ...], header: str) -> dict[str, str]:
     """The package's CUDA files, path to text; `header` is what every first line says."""
-    text = (
-        _environment()
-        .get_template("kernels.cu.j2")
-        .render(
-            header=header,
-            name=name,
-            namespace=f"autofn_{cpp_name(name)}",
-            kernels=[_struct(kernel) for kernel in kernels],
-        )
+    text = rendered(
+        "kernels.cu.j2",
+        header=header,
+        name=name,
+        namespace=f"autofn_{cpp_name(name)}",
+        kernels=[_struct(kernel) for kernel in kernels],
     )
     shared = {path: (templates() / path).read_text(encoding="utf-8") for path in _SHARED}
     return {"kernels.cu": text, **{k: f"// {header}\n{v}" for k, v in shared.items()}}
@@ -101,29 +97,13 @@ def struct_name(kernel: Kernel) -> str:
     return f"{kernel.function}_op"
 
 
-@functools.cache
-def _environment() -> Environment:
-    from jinja2 import FileSystemLoader
-
-    return Environment(
-        loader=FileSystemLoader(templates()),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-    )
-
-
 def _struct(kernel: Kernel) -> _Struct:
     operands = _operands(kernel)
     inputs = tuple(operands[: len(kernel.inputs)])
     outputs = tuple(operands[len(kernel.inputs) :])
     args = [x.member if x.role == "number" else f"widen(in.{x.member}.at[k])" for x in inputs]
     results = [f"{y.pack}.at[k]" for y in outputs]
-    if len(outputs) == 1:
-        call = _wrapped(f"{results[0]} = {kernel.function}(", args, ");", indent=6)
-    else:
-        call = _wrapped(f"{kernel.function}(", args + results, ");", indent=6)
+    call = cpp.scalar_call(kernel.function, args, results, indent=6)
     gradients = kernel.pass_name != "forward" and not kernel.alike
     shown = ", ".join(y.label for y in outputs)
     title = f"{shown} = {kernel.function}({', '.join(x.label for x in inputs)})"
@@ -135,10 +115,10 @@ def _struct(kernel: Kernel) -> _Struct:
         inputs=inputs,
         outputs=outputs,
         casts=_casts(inputs, outputs),
-        declare=_wrapped("Pack<T, N> ", [y.pack for y in outputs], ";", indent=4),
+        declare=cpp.wrapped("Pack<T, N> ", [y.pack for y in outputs], ";", indent=4),
         call=call,
         stores=tuple(
-            _wrapped(
+            cpp.wrapped(
                 f"if ({y.member} != nullptr) at.store(" if gradients else "at.store(",
                 [str(n), y.member, y.pack],
                 ");",
@@ -190,16 +170,3 @@ def _free(name: str, suffix: str, used: set[str] | frozenset[str]) -> str:
     while name in used:
         name += suffix
     return name
-
-
-def _wrapped(start: str, items: list[str], end: str, indent: int) -> str:
-    """`start a, b, ... end`, broken before items where the line would be too long."""
-    lines = [" " * indent + start]
-    for n, item in enumerate(items):
-        piece = item + (end if n == len(items) - 1 else ",")
-        gap = "" if lines[-1].endswith(("(", " ")) else " "
-        if len(lines[-1]) + len(gap) + len(piece) > WIDTH:
-            lines.append(" " * (indent + 4) + piece)
-        else:
-            lines[-1] += gap + piece
-    return "\n".join(lines) if items else lines[0] + end

@@ -5,10 +5,8 @@ All compute the same on the same tensors, with gradients for every tensor and pa
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import math
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +23,7 @@ from autofn.bench.native import NATIVE as OPERATORS
 from autofn.bench.records import COMPILE, EAGER, GENERATED, NATIVE, Mode, Setting
 from autofn.bench.sketch import Form, Operand, Sketch
 from autofn.errors import UsageError
+from autofn.package import imported
 
 NOISE = 0.05
 """Standard deviation of a parameter's values about its start value."""
@@ -87,22 +86,8 @@ def load(sketch: Sketch, folder: str) -> Subject:
             f"{place} was generated from another formula than the one given",
             remedy="autofn gen writes it anew; name the formula file and -o its folder",
         )
-    module = _module(place)
+    module = imported(place, "autofn_under_bench")
     return Subject(sketch, getattr(module, sketch.function), module)
-
-
-def _module(folder: Path) -> ModuleType:
-    """The package under a name that no module has, whatever the formula is called."""
-    name = f"autofn_under_bench_{folder.name}"
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
 
 
 # --- the data ------------------------------------------------------------------------------

@@ -48,5 +48,10 @@ class Names:
         """Names of `values`: numbers and choices, and whether an optional tensor is given."""
         return [self.value(leaf) for leaf in definition.leaves if leaf.kind not in ALWAYS_GIVEN]
 
+    def argument(self, leaf: Leaf) -> str:
+        """A number or choice among the function's arguments, where it may be a setting's field."""
+        head, _, field = leaf.path.partition(".")
+        return f"{self.arguments[head]}.{field}" if field else self.arguments[head]
+
     def value(self, leaf: Leaf) -> str:
         return self.given[leaf.name] if leaf.kind is Kind.OPTIONAL else self.of[leaf.name]

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 from autofn.emit.declarations import literal, tuple_text, unpacked
 from autofn.emit.identifiers import Names
-from autofn.model import TENSORS, Choice, Definition, Kind, Leaf
-from autofn.plan import Kernel, Operand, Pass, Plan, direction_name, is_alike
+from autofn.model import TENSORS, Choice, Definition, Kind
+from autofn.plan import Kernel, Pass, Plan, direction_name, is_alike
 
 
 def leaves_text(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
@@ -122,7 +122,7 @@ def direct_call(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
     forward = next((kernel for kernel in kernels if kernel.pass_name == "forward"), None)
     if forward is None:
         return ""
-    numbers = {names.of[leaf.name]: _argument(leaf, names) for leaf in definition.numbers}
+    numbers = {names.of[leaf.name]: names.argument(leaf) for leaf in definition.numbers}
     first = names.of[forward.inputs[0].name]
     dtype = [] if forward.alike else [f"_t.CODES[{first}.dtype]"]
     return _call(forward, names, dtype, numbers)
@@ -138,35 +138,25 @@ def direct_backward(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> st
 
 def direct_test(definition: Definition, names: Names) -> str:
     """That the numbers are none of those that a call has to refuse."""
-    numbers = [_argument(leaf, names) for leaf in definition.numbers]
+    numbers = [names.argument(leaf) for leaf in definition.numbers]
     return "".join(f" and not isinstance({number}, Tensor)" for number in numbers)
-
-
-def _argument(leaf: Leaf, names: Names) -> str:
-    """A number among the function's arguments."""
-    head, _, field = leaf.path.partition(".")
-    return f"{names.arguments[head]}.{field}" if field else names.arguments[head]
 
 
 def _call(
     kernel: Kernel, names: Names, extra: list[str], given: Mapping[str, str] | None = None
 ) -> str:
-    memory = [names.of[each.name] for each in _memory(kernel)]
-    numbers = [names.of[each.name] for each in kernel.inputs if each.role == "number"]
+    memory = [names.of[each.name] for each in kernel.tensors]
+    numbers = [names.of[each.name] for each in kernel.numbers]
     numbers = [(given or {}).get(number, number) for number in numbers]
     return f"ops.{kernel.op}({', '.join([*memory, *numbers, *extra])})"
 
 
 def _where_ops(made: Plan, names: Names, kernel: Kernel, body: list[str]) -> list[str]:
-    memory = ", ".join(names.of[each.name] for each in _memory(kernel))
+    memory = ", ".join(names.of[each.name] for each in kernel.tensors)
     test = condition(kernel.key, made.definition, names)
     find = f"ops := _t.ops({memory})"
     head = f"if {test} and ({find}):" if test else f"if {find}:"
     return [head, *(f"    {line}" for line in body)]
-
-
-def _memory(kernel: Kernel) -> list[Operand]:
-    return [each for each in kernel.inputs if each.role != "number"]
 
 
 def _unpack(names: Names, of: list[str] | tuple[str, ...], source: str) -> list[str]:

@@ -124,8 +124,7 @@ def _layout(leaf: Leaf) -> str:
 def _value_expr(leaf: Leaf, names: Names) -> str:
     if leaf.kind is Kind.OPTIONAL:
         return f"{names.of[leaf.name]} is not None"
-    head, _, field = leaf.path.partition(".")
-    return f"{names.arguments[head]}.{field}" if field else names.arguments[head]
+    return names.argument(leaf)
 
 
 def _active(made: Plan) -> set[str]:

@@ -76,7 +76,7 @@ def _output(command: list[str]) -> str:
         return ""
 
 
-def start_build(tools: Toolchain, package: Path, _: object, folder: Path) -> subprocess.Popen[str]:
+def start_build(tools: Toolchain, package: Path, folder: Path) -> subprocess.Popen[str]:
     """Starts the compiler on the kernels of `package`; its output is `folder`/kernels.so."""
     return subprocess.Popen(
         [*command(tools, package), "-o", str(folder / "kernels.so")],

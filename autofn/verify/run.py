@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from autofn.model import Definition
-from autofn.package import MANIFEST, Package
+from autofn.package import Package
 from autofn.verify import host, nvcc
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
@@ -76,7 +76,6 @@ class _Run:
             target = self.package / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(text, encoding="utf-8")
-        self.kernels = json.loads(package.text(MANIFEST))["kernels"]
         self.tools = host.toolchain()
         self.workers: list[Worker] = []
         self.compilers: list[subprocess.Popen[str]] = []
@@ -87,7 +86,7 @@ class _Run:
         native = self._worker(None, "native")
         build = None
         if sanitized is not None:
-            build = host.start_build(sanitized, self.package, self.kernels, self.folder)
+            build = host.start_build(sanitized, self.package, self.folder)
             self.compilers.append(build)
         waiter = self._start_nvcc()
         self._absent()

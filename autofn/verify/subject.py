@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 from torch import Tensor
 
+from autofn.package import imported
 from autofn.verify.job import Job, Signature
 
 Values = Mapping[str, Any]
@@ -29,7 +28,7 @@ class Subject:
         self.folder = Path(job.folder)
         self.signature: Signature = job.signature
         self.manifest = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
-        self.package = _load(self.folder)
+        self.package = imported(self.folder, "autofn_under_test")
         self.op: Any = sys.modules[f"{self.package.__name__}.op"]
         self.function = getattr(self.op, f"{job.class_name}Function")
         self.names: tuple[str, ...] = tuple(self.manifest["differentiable"])
@@ -96,17 +95,3 @@ class Subject:
             return self.apply({**values, **dict(zip(names, tensors, strict=True))})
 
         return call
-
-
-def _load(folder: Path) -> ModuleType:
-    """The package under a name that no module has, whatever the formula is called."""
-    name = f"autofn_under_test_{folder.name}"
-    spec = importlib.util.spec_from_file_location(
-        name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    spec.loader.exec_module(module)
-    return module
