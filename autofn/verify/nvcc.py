@@ -9,9 +9,10 @@ import subprocess
 from pathlib import Path
 
 from autofn.verify.host import first_error
+from autofn.verify.job import Level
 from autofn.verify.report import Row
 
-ARCHITECTURES = ("80", "90")
+ARCHITECTURES: dict[Level, tuple[str, ...]] = {"quick": ("90",), "full": ("80", "90")}
 CHECK = "compiles"
 TIMEOUT = 300
 
@@ -30,9 +31,9 @@ def find() -> str | None:
     return shutil.which("nvcc") or (shutil.which(f"{home}/bin/nvcc") if home else None)
 
 
-def start(nvcc: str, package: Path, folder: Path) -> subprocess.Popen[str]:
-    """Starts one compilation for all architectures."""
-    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES]
+def start(nvcc: str, package: Path, folder: Path, level: Level) -> subprocess.Popen[str]:
+    """Starts one compilation for all architectures of the level."""
+    targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES[level]]
     return subprocess.Popen(
         [
             nvcc,
@@ -49,22 +50,23 @@ def start(nvcc: str, package: Path, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def not_run() -> list[Row]:
-    return [Row(backend(a), CHECK, "not run", "nvcc not found") for a in ARCHITECTURES]
+def not_run(level: Level) -> list[Row]:
+    return [Row(backend(a), CHECK, "not run", "nvcc not found") for a in ARCHITECTURES[level]]
 
 
-def finish(process: subprocess.Popen[str]) -> list[Row]:
+def finish(process: subprocess.Popen[str], level: Level) -> list[Row]:
     """One row per architecture: registers and spills, or the compiler's first error."""
+    architectures = ARCHITECTURES[level]
     try:
         output, _ = process.communicate(timeout=TIMEOUT)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
         detail = f"nvcc took more than {TIMEOUT} s"
-        return [Row(backend(a), CHECK, "failed", detail) for a in ARCHITECTURES]
+        return [Row(backend(a), CHECK, "failed", detail) for a in architectures]
     if process.returncode:
-        return [Row(backend(a), CHECK, "failed", first_error(output)) for a in ARCHITECTURES]
-    return [_row(a, output) for a in ARCHITECTURES]
+        return [Row(backend(a), CHECK, "failed", first_error(output)) for a in architectures]
+    return [_row(a, output) for a in architectures]
 
 
 def _row(architecture: str, output: str) -> Row:

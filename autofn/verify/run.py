@@ -52,7 +52,7 @@ def run_checks(
 
 
 def _order(row: Row) -> tuple[int, int]:
-    backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES), CPU, GPU]
+    backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES["full"]), CPU, GPU]
     checks = [BUILDS, *CHECKS, AGREEMENT]
     return (
         backends.index(row.backend) if row.backend in backends else len(backends),
@@ -154,14 +154,14 @@ class _Run:
     def _start_nvcc(self) -> threading.Thread | None:
         compiler = nvcc.find()
         if compiler is None:
-            for row in nvcc.not_run():
+            for row in nvcc.not_run(self.level):
                 self.found(row)
             return None
-        process = nvcc.start(compiler, self.package, self.folder)
+        process = nvcc.start(compiler, self.package, self.folder, self.level)
         self.compilers.append(process)
 
         def wait() -> None:
-            for row in nvcc.finish(process):
+            for row in nvcc.finish(process, self.level):
                 self.found(row)
 
         waiter = threading.Thread(target=wait, daemon=True)

@@ -417,7 +417,18 @@ class Run {
     for (int k = 0; k < kernel_.outputs; ++k) {
       outputs[k] = static_cast<T*>(call_.outputs[k].data) + begin;
     }
-    block_(end - begin, inputs, outputs, call_.numbers, false);
+    for (int64_t left = end - begin; left > 0; left -= kBlock) {
+      for (int k = 0; k < kernel_.inputs; ++k) prefetch(inputs[k] + kBlock);
+      block_(std::min(left, kBlock), inputs, outputs, call_.numbers, false);
+      for (int k = 0; k < kernel_.inputs; ++k) inputs[k] += kBlock;
+      for (int k = 0; k < kernel_.outputs; ++k) outputs[k] += kBlock;
+    }
+  }
+
+  // The next block of an input, which the processor does not look that far ahead for while it
+  // computes: an eighth of the time of a function of three exponentials.
+  static void prefetch(const T* next) {
+    for (int64_t i = 0; i < kBlock; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(next + i);
   }
 
   void compute(int64_t number) {

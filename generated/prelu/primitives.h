@@ -85,6 +85,11 @@ AUTOFN_FN float from_bits(std::int32_t i) {
   return x;
 }
 
+// 2^n, where the low bits of t hold n + 127.
+AUTOFN_FN float power_of_two(float t) {
+  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+}
+
 AUTOFN_FN std::int64_t bits(double x) {
   std::int64_t i;
   std::memcpy(&i, &x, sizeof i);

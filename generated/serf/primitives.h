@@ -85,6 +85,11 @@ AUTOFN_FN float from_bits(std::int32_t i) {
   return x;
 }
 
+// 2^n, where the low bits of t hold n + 127.
+AUTOFN_FN float power_of_two(float t) {
+  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+}
+
 AUTOFN_FN std::int64_t bits(double x) {
   std::int64_t i;
   std::memcpy(&i, &x, sizeof i);
@@ -128,7 +133,7 @@ AUTOFN_FN float erf(float x) {
   p = std::fma(p, r, 0x1.fffffcp-2f);
   p = std::fma(p, r, 1.0f);
   p = std::fma(p, r, 1.0f);
-  p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
+  p = std::fma(p, -power_of_two(t), 1.0f);
   p = y > 4.0f ? 1.0f : p;
   p = from_bits(bits(p) | (bits(x) & INT32_MIN));
   const float z = x * x;
@@ -150,35 +155,52 @@ AUTOFN_FN double erf(double x) { return std::erf(x); }
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
-AUTOFN_FN float exp(float x) {
-#ifdef __CUDACC__
-  return ::expf(x);
-#else
-  // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
-  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
-  const float n = t - 0x1.8001fcp+23f;
-  float r = std::fma(n, -0x1.62e4p-1f, x);
-  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+#ifndef __CUDACC__
+// 1.5 * 2^23 + 254: the low bits of x / ln 2 + kExpShift hold n + 254, twice the bias.
+constexpr float kExpShift = 0x1.8001fcp+23f;
+
+// (exp(r) - 1) / r
+inline float exp_quotient(float r) {
   float p = 0x1.6ac144p-10f;
   p = std::fma(p, r, 0x1.123da6p-7f);
   p = std::fma(p, r, 0x1.555858p-5f);
   p = std::fma(p, r, 0x1.55548cp-3f);
   p = std::fma(p, r, 0x1.fffffcp-2f);
-  p = std::fma(p, r, 1.0f);
-  p = std::fma(p, r, 1.0f);
+  return std::fma(p, r, 1.0f);
+}
+
+// p 2^n, where the low bits of t hold n + 254.
+inline float scaled(float p, float t) {
   const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+}
+
+// exp(x) from r, and from t with n in its low bits.
+inline float exp_reduced(float x, float t, float r) {
+  float p = scaled(std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 89.0f ? INFINITY : p;
   return x < -104.0f ? 0.0f : p;
+}
+#endif
+
+AUTOFN_FN float exp(float x) {
+#ifdef __CUDACC__
+  return ::expf(x);
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return exp_reduced(x, t, r);
 #endif
 }
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
 // exp(a * b), the product's rounding made up for: it would cost as many roundings as the product
-// is large. About 1 ULP more than exp.
+// is large.
 template <typename T> AUTOFN_FN T exp_product(T a, T b) {
   const T p = a * b;
   const T e = autofn::exp(p);
@@ -186,6 +208,18 @@ template <typename T> AUTOFN_FN T exp_product(T a, T b) {
   // Not where the product overflows: its rest is NaN.
   return std::fma(e, std::fabs(p) < T(1000) ? rest : T(0), e);
 }
+
+#ifndef __CUDACC__
+// As exp, which reduces the product as it is, not as it rounds.
+inline float exp_product(float a, float b) {
+  const float x = a * b;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(a, b, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return exp_reduced(x, t, r);
+}
+#endif
 
 // log1p(x): 1 + x = 2^e (1 + f) with 1 + f in about [3/4, 3/2), without the rounding of 1 + x;
 // f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 0.95 ULP over every float32

@@ -85,6 +85,11 @@ AUTOFN_FN float from_bits(std::int32_t i) {
   return x;
 }
 
+// 2^n, where the low bits of t hold n + 127.
+AUTOFN_FN float power_of_two(float t) {
+  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+}
+
 AUTOFN_FN std::int64_t bits(double x) {
   std::int64_t i;
   std::memcpy(&i, &x, sizeof i);
@@ -104,28 +109,45 @@ namespace autofn {
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
-AUTOFN_FN float exp(float x) {
-#ifdef __CUDACC__
-  return ::expf(x);
-#else
-  // 1.5 * 2^23 + 254: the low bits of t hold n + 254, twice the bias.
-  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8001fcp+23f);
-  const float n = t - 0x1.8001fcp+23f;
-  float r = std::fma(n, -0x1.62e4p-1f, x);
-  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+#ifndef __CUDACC__
+// 1.5 * 2^23 + 254: the low bits of x / ln 2 + kExpShift hold n + 254, twice the bias.
+constexpr float kExpShift = 0x1.8001fcp+23f;
+
+// (exp(r) - 1) / r
+inline float exp_quotient(float r) {
   float p = 0x1.6ac144p-10f;
   p = std::fma(p, r, 0x1.123da6p-7f);
   p = std::fma(p, r, 0x1.555858p-5f);
   p = std::fma(p, r, 0x1.55548cp-3f);
   p = std::fma(p, r, 0x1.fffffcp-2f);
-  p = std::fma(p, r, 1.0f);
-  p = std::fma(p, r, 1.0f);
+  return std::fma(p, r, 1.0f);
+}
+
+// p 2^n, where the low bits of t hold n + 254.
+inline float scaled(float p, float t) {
   const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  p = p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+}
+
+// exp(x) from r, and from t with n in its low bits.
+inline float exp_reduced(float x, float t, float r) {
+  float p = scaled(std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 89.0f ? INFINITY : p;
   return x < -104.0f ? 0.0f : p;
+}
+#endif
+
+AUTOFN_FN float exp(float x) {
+#ifdef __CUDACC__
+  return ::expf(x);
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return exp_reduced(x, t, r);
 #endif
 }
 

@@ -25,7 +25,7 @@ AUTOFN_FN float erf(float x) {
   p = std::fma(p, r, 0x1.fffffcp-2f);
   p = std::fma(p, r, 1.0f);
   p = std::fma(p, r, 1.0f);
-  p = std::fma(p, -from_bits(bits(t) << 23), 1.0f);
+  p = std::fma(p, -power_of_two(t), 1.0f);
   p = y > 4.0f ? 1.0f : p;
   p = from_bits(bits(p) | (bits(x) & INT32_MIN));
   const float z = x * x;

@@ -17,7 +17,7 @@ AUTOFN_FN float expm1(float x) {
   p = std::fma(p, r, 0x1.5554e8p-3f);
   p = std::fma(p, r, 0x1.000004p-1f);
   p = std::fma(p, r * r, n * -0x1.7f7d1cp-20f) + h;
-  const float s = from_bits(bits(t) << 23);
+  const float s = power_of_two(t);
   p = std::fma(p, s, s - 0.5f);
   p = p + p;
   p = x > 89.0f ? INFINITY : p;

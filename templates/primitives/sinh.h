@@ -16,7 +16,7 @@ AUTOFN_FN float sinh(float x) {
   p = std::fma(p, r, 0x1.5554bp-3f);
   p = std::fma(p, r, 0x1.fffffep-2f);
   p = std::fma(p, r * r, r);
-  const float s = from_bits(bits(t) << 23);
+  const float s = power_of_two(t);
   const float d = 0.0625f / std::fma(s, p, s);
   p = s + std::fma(s, p, -d);
   p = y > 89.5f ? INFINITY : p + p;

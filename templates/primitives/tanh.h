@@ -17,7 +17,7 @@ AUTOFN_FN float tanh(float x) {
   p = std::fma(p, r, 0x1.5554bp-3f);
   p = std::fma(p, r, 0x1.fffffep-2f);
   p = std::fma(p, r * r, r);
-  const float s = from_bits(bits(t) << 23);
+  const float s = power_of_two(t);
   p = 1.0f - 2.0f / std::fma(p, s, s + 1.0f);
   // 1 from here on; the scale above is right up to 44.
   p = y > 10.0f ? 1.0f : p;
