@@ -1,5 +1,5 @@
-// The kernels as PyTorch ops, through libtorch's stable C interface: the same text in every
-// package. Works out the iteration space of a call, allocates its outputs and runs the kernel.
+// The kernels as PyTorch ops, through libtorch's stable C interface: the same for every
+// formula. Works out the iteration space of a call, allocates its outputs and runs the kernel.
 //
 // Compiled with AUTOFN_NAMESPACE (of the ops) and AUTOFN_SOURCES (hash of the package's sources);
 // with AUTOFN_CUDA it gives the ops that the CPU's library has defined a CUDA implementation.
@@ -430,21 +430,16 @@ void call_op(int number, StableIValue* stack) {
   StableIValue* const results_at = stack;
   for (int k = 0; k < kernel.inputs; ++k) tensors[k] = Owned(as<AtenTensorHandle>(*stack++));
   for (int k = 0; k < kernel.numbers; ++k) numbers[k] = as<double>(*stack++);
-  const int64_t all = ~int64_t(0);
-  if (kernel.takes == Takes::nothing) {
-    const std::int32_t dtype = View(tensors[0].handle).dtype;
-    call_kernel(number, tensors, numbers, {nullptr, all, dtype}, results);
-  } else if (kernel.takes == Takes::dtype) {
-    const std::int32_t dtype = std::int32_t(as<int64_t>(*stack));
-    call_kernel(number, tensors, numbers, {nullptr, all, dtype}, results);
-  } else {
-    const int64_t needs = as<int64_t>(stack[0]);
-    int64_t memory[kMaxOperands * (kMaxDims + 2)];
-    Like likes[kMaxOperands];
-    const bool given = read_likes(as<StableListHandle>(stack[1]), kernel.outputs, memory, likes);
-    const std::int32_t dtype = View(tensors[0].handle).dtype;
-    call_kernel(number, tensors, numbers, {given ? likes : nullptr, needs, dtype}, results);
+  int64_t memory[kMaxOperands * (kMaxDims + 2)];
+  Like likes[kMaxOperands];
+  Outputs outputs = {nullptr, ~int64_t(0), View(tensors[0].handle).dtype};
+  if (kernel.takes == Takes::dtype) outputs.dtype = std::int32_t(as<int64_t>(stack[0]));
+  if (kernel.takes == Takes::likes) {
+    outputs.wanted = as<int64_t>(stack[0]);
+    const auto given = as<StableListHandle>(stack[1]);
+    if (read_likes(given, kernel.outputs, memory, likes)) outputs.likes = likes;
   }
+  call_kernel(number, tensors, numbers, outputs, results);
   for (int k = 0; k < kernel.outputs; ++k) {
     const AtenTensorHandle result = results[k].release();
     std::memcpy(&results_at[k], &result, sizeof result);

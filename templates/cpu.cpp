@@ -1,4 +1,4 @@
-// Runs kernels on the CPU: the same text in every package.
+// Runs kernels on the CPU: the same for every formula.
 //
 // The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
 // time. What lies dense in memory in the compute type is computed in place, anything else (16-bit

@@ -1,4 +1,4 @@
-// What the kernels of a formula are to the code around them: the same text in every package.
+// What the kernels of a formula are to the code around them: the same for every formula.
 //
 // A kernel reads inputs and writes outputs over one iteration space, the broadcast shape of its
 // inputs. An output may be smaller than that: a gradient is summed over the dimensions that its

@@ -1,5 +1,5 @@
-// Runs a kernel on a call: which loop of loops.cuh, over which grid. The same text in every
-// package. Launches only, and never waits, so that calls can be captured in CUDA graphs.
+// Runs a kernel on a call: which loop of loops.cuh, over which grid. The same for every
+// formula. Launches only, and never waits, so that calls can be captured in CUDA graphs.
 #pragma once
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Loops over elements: the same text in every package. A kernel of kernels.cu is an `Op`: it loads
+// Loops over elements: the same for every formula. A kernel of kernels.cu is an `Op`: it loads
 // a pack of elements of each input, computes, and stores a pack of each output, by way of a
 // position that a loop here gives it. launch.cuh chooses the loop.
 //

@@ -52,10 +52,8 @@ class _Block:
     uniform_loop: _Loop
 
 
-def files(
-    name: str, kernels: tuple[tuple[Kernel, Program], ...], shared_header: str, header: str
-) -> dict[str, str]:
-    """The package's CPU files, path to text, and what their first lines say."""
+def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
+    """The package's CPU files, path to text; `header` is what every first line says."""
     found = {
         file: rendered(
             f"{file}.j2",
@@ -68,7 +66,7 @@ def files(
     }
     for shared in SHARED:
         text = (templates() / shared).read_text(encoding="utf-8")
-        found[shared] = f"// {shared_header}\n{text}"
+        found[shared] = f"// {header}\n{text}"
     return found
 
 

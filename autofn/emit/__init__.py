@@ -33,13 +33,13 @@ def emit(made: Plan) -> Package:
     files = {
         "__init__.py": _init(definition, names, header),
         "_runtime.py": rendered("_runtime.py.j2", header=shared),
-        "_build.py": rendered("_build.py.j2", header=shared),
-        "_tensors.py": rendered("_tensors.py.j2", header=shared),
+        "_build.py": rendered("_build.py.j2", header=header),
+        "_tensors.py": rendered("_tensors.py.j2", header=header),
         "maths.py": maths_text(made, names, header),
         "op.py": op_text(made, names, tuple(kernel for kernel, _ in scalar), header),
         "maths.h": scalar_maths,
         "primitives.h": _primitives(scalar_maths, header),
-        **cpu.files(definition.name, scalar, shared, header),
+        **cpu.files(definition.name, scalar, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
     files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])
