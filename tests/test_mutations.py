@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from dataclasses import dataclass
 
 import pytest
@@ -146,6 +147,8 @@ def test_mutation_turns_verification_red(
         monkeypatch.setattr(host, "toolchain", lambda: "not needed here")
     elif isinstance(why := host.toolchain(), str):
         pytest.skip(why)
+    if mutation.backend == CPU and not any(map(shutil.which, ("g++", "c++", "clang++"))):
+        pytest.skip("no C++ compiler")
     report = verify_package(mutated(mutation), mutation.formula.definition)
     assert not report.ok
     found = [
