@@ -26,7 +26,7 @@ class Op:
     """A scalar operation of the Programs.
 
     torch, cpp: format strings over the arguments `{0}`, `{1}`, ... and, for parametrised
-        operations, `{n}`. `T` is the compute type in C++.
+        operations, `{n}`. `T` is the compute type in C++. No `torch`: for kernels only.
     cost: in units of one addition, on a CPU's vector unit.
     ulp: bound on the error in float32 of a good library's implementation.
     exact: the value in arbitrary precision, from mpmath numbers; what simulated float32 rounds.
@@ -138,7 +138,7 @@ _TABLE = [
     Op(
         "exp",
         "torch.exp({0})",
-        "autofn::exp({0})",
+        "autofn::exp<kNear>({0})",
         12,
         1.0,
         mpmath.exp,
@@ -148,7 +148,7 @@ _TABLE = [
     Op(
         "exp_product",
         "torch.exp({0} * {1})",
-        "autofn::exp_product({0}, {1})",
+        "autofn::exp_product<kNear>({0}, {1})",
         15,
         2.0,
         lambda a, b: mpmath.exp(a * b),
@@ -156,7 +156,7 @@ _TABLE = [
     Op(
         "times_exp",
         "_times_exp({0}, {1})",
-        "times_exp({0}, {1})",
+        "autofn::times_exp<kNear>({0}, {1})",
         14,
         2.0,
         lambda v, u: v * mpmath.exp(u),
@@ -198,7 +198,7 @@ _TABLE = [
     Op(
         "sigmoid",
         "torch.sigmoid({0})",
-        "sigmoid({0})",
+        "sigmoid<kNear>({0})",
         22,
         2.5,
         lambda a: 1 / (1 + mpmath.exp(-a)),
@@ -208,7 +208,7 @@ _TABLE = [
     Op(
         "softplus",
         "_softplus({0})",
-        "softplus({0})",
+        "softplus<kNear>({0})",
         32,
         2.0,
         lambda a: mpmath.log1p(mpmath.exp(a)),
@@ -333,7 +333,7 @@ _TABLE = [
     Op(
         "sech2",
         "_sech2({0})",
-        "sech2({0})",
+        "sech2<kNear>({0})",
         24,
         3.0,
         lambda a: mpmath.sech(a) ** 2,
@@ -426,7 +426,7 @@ _TABLE = [
     Op(
         "normcdf",
         "_normcdf({0})",
-        "autofn::normcdf({0})",
+        "autofn::normcdf<kNear>({0})",
         30,
         4.0,
         mpmath.ncdf,
@@ -551,6 +551,154 @@ _TABLE = [
 ]
 # fmt: on
 
+# What kernels have beside it. `_of_sum`: the argument in two parts, of which the second is what the
+# first lost in rounding. `times_`: the first argument times a function that may be subnormal.
+_TABLE += [
+    Op("sum_rest", "", "sum_rest({0}, {1})", 6, 0.0, lambda a, b: a + b - (a + b)),
+    Op("product_rest", "", "std::fma({0}, {1}, -({0} * {1}))", 1, 0.0, lambda a, b: a * b - a * b),
+    Op("constant_rest", "", "", 0, 0.5, lambda: 0),
+    Op(
+        "decay",
+        "",
+        "autofn::value(autofn::decay<kNear>({0}))",
+        12,
+        1.0,
+        lambda a: mpmath.exp(-a),
+        domain=(0.0, 3.0),
+    ),
+    Op(
+        "exp_of_sum",
+        "",
+        "autofn::exp<kNear>({0}, {1})",
+        13,
+        1.0,
+        lambda a, b: mpmath.exp(a + b),
+    ),
+    Op(
+        "times_exp_of_sum",
+        "",
+        "autofn::times_exp<kNear>({0}, {1}, {2})",
+        15,
+        1.5,
+        lambda v, a, b: v * mpmath.exp(a + b),
+    ),
+    Op(
+        "times_exp_product",
+        "",
+        "autofn::times_exp_product<kNear>({0}, {1}, {2})",
+        16,
+        1.5,
+        lambda v, a, b: v * mpmath.exp(a * b),
+    ),
+    Op(
+        "sigmoid_of_sum",
+        "",
+        "sigmoid<kNear>({0}, {1})",
+        23,
+        2.0,
+        lambda a, b: 1 / (1 + mpmath.exp(-a - b)),
+    ),
+    Op(
+        "softplus_of_sum",
+        "",
+        "softplus<kNear>({0}, {1})",
+        33,
+        2.0,
+        lambda a, b: mpmath.log1p(mpmath.exp(a + b)),
+    ),
+    Op("sech2_of_sum", "", "sech2<kNear>({0}, {1})", 25, 2.5, lambda a, b: mpmath.sech(a + b) ** 2),
+    Op("sin_of_sum", "", "autofn::sin<kNear>({0}, {1})", 17, 1.0, lambda a, b: mpmath.sin(a + b)),
+    Op("cos_of_sum", "", "autofn::cos<kNear>({0}, {1})", 17, 1.0, lambda a, b: mpmath.cos(a + b)),
+    Op(
+        "times_lower",
+        "",
+        "times_lower<kNear>({0}, {1})",
+        5,
+        1.5,
+        lambda v, u: v * mpmath.exp(min(u, 0)),
+    ),
+    Op(
+        "times_lower_of_sum",
+        "",
+        "times_lower<kNear>({0}, {1}, {2})",
+        6,
+        1.5,
+        lambda v, a, b: v * mpmath.exp(min(a + b, 0)),
+    ),
+    Op(
+        "sigmoid_minus",
+        "",
+        "sigmoid<kNear, true>({0})",
+        22,
+        2.5,
+        lambda a: 1 / (1 + mpmath.exp(a)),
+    ),
+    Op(
+        "sigmoid_minus_of_sum",
+        "",
+        "sigmoid<kNear, true>({0}, {1})",
+        23,
+        2.0,
+        lambda a, b: 1 / (1 + mpmath.exp(a + b)),
+    ),
+    Op(
+        "times_sigmoid_minus",
+        "",
+        "times_sigmoid<kNear, true>({0}, {1})",
+        25,
+        2.0,
+        lambda v, u: v / (1 + mpmath.exp(u)),
+    ),
+    Op(
+        "times_sigmoid_minus_of_sum",
+        "",
+        "times_sigmoid<kNear, true>({0}, {1}, {2})",
+        26,
+        2.0,
+        lambda v, a, b: v / (1 + mpmath.exp(a + b)),
+    ),
+    Op(
+        "times_sigmoid",
+        "",
+        "times_sigmoid<kNear>({0}, {1})",
+        25,
+        2.0,
+        lambda v, u: v / (1 + mpmath.exp(-u)),
+    ),
+    Op(
+        "times_sigmoid_of_sum",
+        "",
+        "times_sigmoid<kNear>({0}, {1}, {2})",
+        26,
+        2.0,
+        lambda v, a, b: v / (1 + mpmath.exp(-a - b)),
+    ),
+    Op(
+        "times_sech2",
+        "",
+        "times_sech2<kNear>({0}, {1})",
+        26,
+        3.0,
+        lambda v, u: v * mpmath.sech(u) ** 2,
+    ),
+    Op(
+        "times_sech2_of_sum",
+        "",
+        "times_sech2<kNear>({0}, {1}, {2})",
+        27,
+        3.0,
+        lambda v, a, b: v * mpmath.sech(a + b) ** 2,
+    ),
+    Op(
+        "times_normcdf",
+        "",
+        "autofn::times_normcdf<kNear>({0}, {1})",
+        32,
+        4.0,
+        lambda v, u: v * mpmath.ncdf(u),
+    ),
+]
+
 OPS: Mapping[str, Op] = {op.name: op for op in _TABLE}
 
 BY_CLASS: Mapping[type, Op] = {op.sympy: op for op in _TABLE if op.sympy is not None}
@@ -649,32 +797,59 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
     return half * half;
   }
 }""",
-    "times_exp": """// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
+    "sum_rest": """// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
 }""",
-    "sigmoid": """// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+    "constant_rest": """// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
+}""",
+    "times_lower": """// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}""",
+    "sigmoid": """// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+}""",
+    "times_sigmoid": """// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }""",
     "softplus": """// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }""",
     "logcosh": """// log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
   return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
 }""",
     "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
   return T(4) * e * r * r;
+}""",
+    "times_sech2": """// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = T(1) / (T(1) + e);
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }""",
     "sinc": """// sin(x) / x, and 1 at 0.
 template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
@@ -778,5 +953,5 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 """C++ helpers by name; printed into a header that uses them.
 
 `autofn::exp` and its like are primitives: see `backends/primitives.py`. `kNear` is a template
-parameter of what calls sin and cos: true where large arguments may give NaN, for a quick first try.
+parameter of what calls sin, cos and exp: true where large arguments may give NaN, for a first try.
 """

@@ -10,6 +10,7 @@ from typing import Literal
 from sympy import Expr, Symbol
 
 from autofn import saving, trees
+from autofn.compensate import compensated
 from autofn.derive import (
     Derivation,
     Term,
@@ -241,9 +242,7 @@ def _variant(
         "double_backward": ([*tangents, *vjp_inputs, *numbers], double_results),
     }
     programs = {name: lower(*given, fixed) for name, given in passes.items()}
-    for_kernels = {
-        name: _for_kernels(programs[name], *given, fixed) for name, given in passes.items()
-    }
+    for_kernels = {name: _for_kernels(*given, fixed) for name, given in passes.items()}
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -269,7 +268,6 @@ def _variant(
 
 
 def _for_kernels(
-    plain: Program,
     inputs: list[tuple[Symbol, Input]],
     results: list[Result],
     fixed: frozenset[Symbol],
@@ -279,10 +277,10 @@ def _for_kernels(
         each if each.expr is None else dataclasses.replace(each, expr=normal_form(each.expr))
         for each in results
     ]
-    if formed == results:
-        return plain
-    program = lower(inputs, formed, fixed)
-    return program if program.cost < plain.cost else plain
+    programs = [lower(inputs, results, fixed, for_kernels=True)]
+    if formed != results:
+        programs.append(lower(inputs, formed, fixed, for_kernels=True))
+    return compensated(min(programs, key=lambda program: program.cost))
 
 
 def _results(

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import sympy
 from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.normal_form import choose
@@ -103,15 +104,18 @@ def lower(
     inputs: Sequence[tuple[Symbol, Input]],
     outputs: Sequence[Result],
     without_gradient: frozenset[Symbol] = frozenset(),
+    *,
+    for_kernels: bool = False,
 ) -> Program:
     """The program of several expressions, common subexpressions computed once.
 
     inputs: per input its symbol. `without_gradient`: the symbols that take none, which
-    decides how Max and Min print (a tie against such a value has gradient 0).
+    decides how Max and Min print (a tie against such a value has gradient 0). `for_kernels`: with
+    the operations that PyTorch lacks, products with functions that may be subnormal.
     """
     given = [result.expr for result in outputs if result.expr is not None]
     shared = _shared(given)
-    lowering = _Lowering(dict(inputs), without_gradient)
+    lowering = _Lowering(dict(inputs), without_gradient, for_kernels)
     for symbol, expr in shared.definitions:
         lowering.define(symbol, expr)
     reduced = iter(shared.expressions)
@@ -222,8 +226,15 @@ def _in_order(definitions: list[tuple[Symbol, Expr]]) -> tuple[tuple[Symbol, Exp
 class _Lowering:
     """Expressions to nodes; equal nodes are one."""
 
-    def __init__(self, inputs: Mapping[Symbol, Input], without_gradient: frozenset[Symbol]):
+    def __init__(
+        self,
+        inputs: Mapping[Symbol, Input],
+        without_gradient: frozenset[Symbol],
+        for_kernels: bool,
+    ):
         self._inputs = inputs
+        self._for_kernels = for_kernels
+        self._definitions: dict[Basic, Expr] = {}
         self._index: dict[Node, int] = {}
         self._seen: dict[Basic, int] = {}
         self._moving = frozenset(inputs) - without_gradient
@@ -232,6 +243,7 @@ class _Lowering:
     def define(self, symbol: Symbol, expr: Expr) -> None:
         if moves(expr, self._moving):
             self._moving |= {symbol}
+        self._definitions[symbol] = expr
         self._seen[symbol] = self.value(expr)
 
     def value(self, expr: Basic) -> int:
@@ -251,6 +263,12 @@ class _Lowering:
         number = all(parent.number for parent in parents)
         if op == "neg" and parents[0].op == "neg":
             return parents[0].args[0]
+        if self._for_kernels and op == "exp" and parents[0].op == "neg":
+            (positive,) = parents[0].args
+            if self.nodes[positive].op == "abs":
+                return self._op("decay", positive)
+        if self._for_kernels and op in ("sigmoid", "times_sigmoid") and parents[-1].op == "neg":
+            return self._op(f"{op}_minus", *args[:-1], parents[-1].args[0])
         if op in _FOLDED:
             constants = [parent.constant for parent in parents if parent.constant is not None]
             if len(constants) == len(parents):
@@ -325,6 +343,8 @@ class _Lowering:
             chosen = branching[0]
             rest = Mul(*(f for f in expr.args if f is not chosen))
             return self._select([(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args])
+        if self._for_kernels and (tail := self._tail(expr)) is not None:
+            return tail
         constant, above, below = S.One, [], []
         for factor in expr.as_ordered_factors():
             if not factor.free_symbols:
@@ -343,6 +363,54 @@ class _Lowering:
                 result = self.constant(constant)
             result = self._op("div", result, self._factors(S.One, below))
         return self._op("neg", result) if negative else result
+
+    def _tail(self, product: Mul) -> int | None:
+        """A product v * f(u) whose f may be subnormal, or 0, where the product is not."""
+        found: tuple[int, Expr, Expr, Expr] | None = None
+        factors = self._flattened(product)
+        for factor in factors:
+            coefficient, head = self._definitions.get(factor, factor).as_coeff_Mul()
+            rank = list(_TAILS).index(type(head)) if type(head) in _TAILS else None
+            if rank is None or (found is not None and found[0] <= rank):
+                continue
+            if isinstance(head, sympy.exp) and isinstance(-head.args[0], sympy.Abs):
+                continue  # of the exponential normal form, in polynomials
+            if isinstance(head, choose):
+                u, below, above = head.args
+                below = self._definitions.get(below, below)
+                if (below, above) != (sympy.exp(-sympy.Abs(u)), S.One):
+                    continue
+            rest = Mul(coefficient, *(f for f in factors if f is not factor))
+            if rest.free_symbols:
+                found = rank, head, rest, factor
+        if found is None:
+            return None
+        _, head, rest, _ = found
+        u = head.args[0]
+        if isinstance(head, sympy.exp) and (square := _scaled_square(u)):
+            scale, base = square
+            args = (self.value(rest), self.value(base), self._factors(scale, [base]))
+            return self._op("times_exp_product", *args)
+        return self._op(_TAILS[type(head)], self.value(rest), self.value(u))
+
+    def _flattened(self, product: Expr) -> list[Expr]:
+        """The factors, shared products that contain such an f taken apart: it comes last."""
+        factors: list[Expr] = []
+        for factor in Mul.make_args(product):
+            shared = self._definitions.get(factor, factor)
+            if factor is not shared and isinstance(shared, Mul) and self._vanishes(shared):
+                factors += self._flattened(shared)
+            else:
+                factors.append(factor)
+        return factors
+
+    def _vanishes(self, product: Mul) -> bool:
+        heads_of = (self._definitions.get(factor, factor) for factor in product.args)
+        return any(
+            type(head.as_coeff_Mul()[1]) in _TAILS
+            or (head is not product and isinstance(head, Mul) and self._vanishes(head))
+            for head in heads_of
+        )
 
     def _factors(self, constant: Expr, factors: list[Expr]) -> int:
         result = None if constant == 1 else self.constant(constant)
@@ -400,6 +468,16 @@ class _Lowering:
                 tie = self._op("le" if name == "max" else "ge", result, value)
                 result = self._op("select", tie, value, result)
         return result
+
+
+_TAILS: Mapping[type, str] = {
+    sympy.exp: "times_exp",
+    choose: "times_lower",
+    heads.normcdf: "times_normcdf",
+    heads.sech2: "times_sech2",
+    heads.sigmoid: "times_sigmoid",
+}
+"""Functions that vanish somewhere, and their products. Of several, the first goes last."""
 
 
 def _scaled_square(exponent: Basic) -> tuple[Expr, Expr] | None:

@@ -69,7 +69,7 @@ MUTATIONS = [
              "value.sum_to_size(shape).to(dtype)", "value.sum_to_size(shape)",
              TORCH, "shapes and dtypes", "expected bfloat16"),
     Mutation("incoming gradient dropped in the kernel", gate, "maths.h",
-             "= grad * sigmoid(v0)", "= sigmoid(v0)", HOST, "gradients", "d out / d"),
+             "= grad * y * (", "= y * (", HOST, "gradients", "d out / d"),
     Mutation("wrong kink in the kernel", prelu, "maths.h", "const bool c0 = x > T(0);",
              "const bool c0 = x >= T(0);", HOST, "gradients", "kink point x=0"),
     Mutation("wrong kink in PyTorch", prelu, "maths.py", "grad, x, weight):\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import random
+import re
 import shutil
 import subprocess
 from typing import Any
@@ -26,15 +27,14 @@ PARAMETRISED = {
     "spherical_bessel": (1, 2, 3),
     "phi": (1, 2, 3),
 }
-ARITY = {
-    "exp_product": 2,
-    "select": 3, "clamp": 3, "not": 1, "and": 2, "or": 2, "atan2": 2, "pow": 2, "max": 2, "min": 2,
-    "times_exp": 2,
-    "add": 2, "sub": 2, "mul": 2, "div": 2, "lt": 2, "le": 2, "gt": 2, "ge": 2, "eq": 2, "ne": 2,
-}  # fmt: skip
 LOGICAL = {"and", "or", "not"}
-CASES = [(name, n) for name in OPS for n in PARAMETRISED.get(name, (None,))]
+CASES = [(name, n) for name, op in OPS.items() if op.cpp for n in PARAMETRISED.get(name, (None,))]
+TORCH_CASES = [(name, n) for name, n in CASES if OPS[name].torch]
 IDS = [name if n is None else f"{name}{n}" for name, n in CASES]
+
+
+def arity(op: Op) -> int:
+    return 1 + max(int(each) for each in re.findall(r"{(\d)}", op.cpp))
 
 
 def points(op: Op, count: int = 40) -> list[tuple[float, ...]]:
@@ -43,11 +43,13 @@ def points(op: Op, count: int = 40) -> list[tuple[float, ...]]:
     low, high = op.domain
     found = []
     for _ in range(count):
-        args = [rng.uniform(low, high) for _ in range(ARITY.get(op.name, 1))]
+        args = [rng.uniform(low, high) for _ in range(arity(op))]
         if op.name in LOGICAL:
             args = [float(rng.random() < 0.5) for _ in args]
         elif op.name == "select":
             args[0] = float(args[0] > 0)
+        elif op.name.endswith("_of_sum"):
+            args[-1] *= 1e-7  # what the argument before it lost in rounding
         elif op.name == "clamp":
             args[1:] = sorted(args[1:])
         elif op.name in ("eq", "ne", "le", "ge", "max", "min") and rng.random() < 0.3:
@@ -74,7 +76,7 @@ def torch_value(op: Op, n: int | None, columns: list[torch.Tensor]) -> torch.Ten
     return eval(op.torch.format(*names, n=n), {**space, **dict(zip(names, columns, strict=True))})
 
 
-@pytest.mark.parametrize(("name", "n"), CASES, ids=IDS)
+@pytest.mark.parametrize(("name", "n"), TORCH_CASES)
 def test_pytorch_agrees_with_mpmath(name: str, n: int | None) -> None:
     op = OPS[name]
     args = points(op)
@@ -101,7 +103,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
     ]
     for (name, n), label in zip(CASES, IDS, strict=True):
         op = OPS[name]
-        names = [f"a[{i}]" for i in range(ARITY.get(name, 1))]
+        names = [f"a[{i}]" for i in range(arity(OPS[name]))]
         if name in LOGICAL:
             names = [f"bool({each})" for each in names]
         elif name == "select":
@@ -149,7 +151,7 @@ def test_digamma_next_to_its_poles(library: ctypes.CDLL, at: float) -> None:
 NAN_IN_NAN_OUT = [
     (name, n)
     for name, n in CASES
-    if not OPS[name].boolean and name != "select" and ARITY.get(name, 1) == 1
+    if not OPS[name].boolean and name != "select" and arity(OPS[name]) == 1
 ]
 
 
@@ -157,7 +159,8 @@ NAN_IN_NAN_OUT = [
 def test_nan_stays_nan(library: ctypes.CDLL, name: str, n: int | None) -> None:
     op = OPS[name]
     column = torch.tensor([math.nan], dtype=torch.float64)
-    assert torch_value(op, n, [column]).isnan().all()
+    if op.torch:
+        assert torch_value(op, n, [column]).isnan().all()
     function = library[f"{name if n is None else f'{name}{n}'}_double"]
     function.restype = ctypes.c_double
     assert math.isnan(function((ctypes.c_double * 3)(math.nan, math.nan, math.nan)))
@@ -177,10 +180,10 @@ def test_partials_agree_with_numeric_differentiation(name: str) -> None:
     symbols = sympy.symbols("a b", real=True)
     kind = next(kind for kind, each in BY_CLASS.items() if each is op)
     extra = (sympy.Integer(1),) if name == "polygamma" else ()
-    arity = ARITY.get(name, 1)
-    expr = kind(*extra, *symbols[:arity])
+    count = arity(op)
+    expr = kind(*extra, *symbols[:count])
     d = Differentiator(symbols)
-    for index in range(arity):
+    for index in range(count):
         derivative = d(expr, symbols[index])
         for args in points(op, 10):
             with mpmath.workdps(40):

@@ -15,6 +15,7 @@ NAMES = sorted(
     p.stem
     for p in TEXTS.glob("*.h")
     if re.search(rf"AUTOFN_FN double {p.stem}\(", p.read_text(encoding="utf-8"))
+    and not p.stem.startswith("times_")
 )
 BINARY = {"pow", "atan2"}
 FLAGS = "-std=c++17 -O2 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
@@ -156,7 +157,7 @@ def test_reference(name, values):
 
 
 def test_needs():
-    for name in NAMES:
+    for name in (p.stem for p in TEXTS.glob("*.h")):
         own = (TEXTS / f"{name}.h").read_text(encoding="utf-8")
         assert own.isascii() and max(map(len, own.splitlines())) <= 100, name
         needs = re.match(r"// needs: (.*)\n", own)

@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Iterable
 
+import sympy
 from sympy import S, oo
 
 from autofn.backends.text import ATOM, Dialect, Text, render
@@ -37,6 +38,10 @@ class _Cpp:
         if value is S.NaN:
             return Text("T(NAN)")
         assert value is not None
+        if node.op == "constant_rest":
+            high = float(value.evalf(25))
+            low = float((value - sympy.Float(high, 60)).evalf(20))
+            return Text(f"constant_rest<T>({high!r}, {low!r})")
         if value.is_Integer and abs(value) < 2**31:
             return Text(f"T({int(value)})")
         return Text(f"T({float(value.evalf(25))!r})")
@@ -129,7 +134,10 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
 
 def helpers(programs: Iterable[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
-    code = " ".join(OPS[n.op].cpp for p in programs for n in p.nodes if n.op in OPS)
+    nodes = [node for program in programs for node in program.nodes]
+    code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
+    if any(node.op == "constant_rest" for node in nodes):
+        code += " constant_rest<"
     found: list[str] = []
     # A helper calls those before it in the table only.
     for name, text in reversed(list(CPP_HELPERS.items())):

@@ -131,7 +131,7 @@ class _Renderer:
     def _text(self, index: int, node: Node) -> Text:
         if node.op == "input":
             return Text(self._names[node.input or ""])
-        if node.op == "constant":
+        if node.op in ("constant", "constant_rest"):
             return self._dialect.constant(node)
         numbers = tuple(self._number[arg] for arg in node.args)
         while True:
@@ -152,7 +152,7 @@ def _numbers(program: Program, promoted: frozenset[str]) -> list[bool]:
     for node in program.nodes:
         if node.op == "input":
             found.append(node.number and node.input not in promoted)
-        elif node.op == "constant":
+        elif node.op in ("constant", "constant_rest"):
             found.append(True)
         else:
             found.append(all(found[arg] for arg in node.args))

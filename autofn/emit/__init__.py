@@ -106,7 +106,7 @@ def _primitives(scalar_maths: str, header: str) -> str:
         "primitives.h.j2",
         header=header,
         prelude=primitives.prelude(),
-        primitives=[primitives.text(name) for name in primitives.used(scalar_maths)],
+        primitives=list(filter(None, map(primitives.text, primitives.used(scalar_maths)))),
     )
 
 

@@ -7,15 +7,26 @@ import json
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor
 
 from autofn.package import imported
-from autofn.verify.job import Job, Signature
+from autofn.verify.job import Signature
 
 Values = Mapping[str, Any]
 """A value per leaf of the formula: a tensor or None, a number, a choice."""
+
+
+class Where(Protocol):
+    """What a job says of the package."""
+
+    @property
+    def folder(self) -> str: ...
+    @property
+    def class_name(self) -> str: ...
+    @property
+    def signature(self) -> Signature: ...
 
 
 class Subject:
@@ -24,7 +35,7 @@ class Subject:
     `names` are the differentiable leaves in signature order, `outputs` the outputs' names.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Where) -> None:
         self.folder = Path(job.folder)
         self.signature: Signature = job.signature
         self.manifest = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))

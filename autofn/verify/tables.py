@@ -64,14 +64,14 @@ def make_job(definition: Definition, folder: str, level: Level) -> Job:
     return Job(
         folder=folder,
         class_name=camel_case(definition.name),
-        signature=_signature(definition),
+        signature=signature(definition),
         cases=tuple(cases),
         tables=tuple(tables),
         level=level,
     )
 
 
-def _signature(definition: Definition) -> Signature:
+def signature(definition: Definition) -> Signature:
     arguments = [
         Argument(
             parameter.name,

@@ -61,10 +61,24 @@ void affine_settings_backward_settings_squash_tanh_block(
   const T settings_shift = T(numbers[1]);
   T* grad_x = outputs[0];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = affine_settings_backward_settings_squash_tanh<T, true>(grad[i], x[i],
+          settings_scale, settings_shift);
+      odd += grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    grad_x[i] = affine_settings_backward_settings_squash_tanh(grad[i], x[i], settings_scale,
-        settings_shift);
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = affine_settings_backward_settings_squash_tanh(grad[i], x[i], settings_scale,
+          settings_shift);
+    }
   }
 }
 
@@ -80,10 +94,24 @@ void affine_settings_double_backward_settings_squash_tanh_block(
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      affine_settings_double_backward_settings_squash_tanh<T, true>(grad[i], d_x[i], x[i],
+          settings_scale, settings_shift, grad_grad[i], grad_x[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    affine_settings_double_backward_settings_squash_tanh(grad[i], d_x[i], x[i], settings_scale,
-        settings_shift, grad_grad[i], grad_x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      affine_settings_double_backward_settings_squash_tanh(grad[i], d_x[i], x[i], settings_scale,
+          settings_shift, grad_grad[i], grad_x[i]);
+    }
   }
 }
 

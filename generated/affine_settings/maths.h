@@ -19,11 +19,18 @@ namespace autofn_affine_settings {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T>
@@ -41,19 +48,25 @@ AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, 
   return autofn::tanh(settings_scale * x + settings_shift);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN T affine_settings_backward_settings_squash_tanh(
     T grad, T x, T settings_scale, T settings_shift) {
-  return grad * settings_scale * sech2(settings_scale * x + settings_shift);
+  const T v0 = settings_scale * x;
+  const T v1 = std::fma(settings_scale, x, -(settings_scale * x));
+  const T v2 = sum_rest(v0, settings_shift) + v1;
+  return times_sech2<kNear>(grad * settings_scale, v0 + settings_shift, v2);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void affine_settings_double_backward_settings_squash_tanh(
     T grad, T d_x, T x, T settings_scale, T settings_shift, T& grad_grad, T& grad_x) {
-  const T v0 = settings_scale * x + settings_shift;
-  const T v1 = d_x * sech2(v0);
-  grad_grad = settings_scale * v1;
-  grad_x = -T(2) * v1 * grad * square(settings_scale) * autofn::tanh(v0);
+  const T v0 = settings_scale * x;
+  const T v1 = v0 + settings_shift;
+  const T v2 = std::fma(settings_scale, x, -(settings_scale * x));
+  const T v3 = sum_rest(v0, settings_shift) + v2;
+  const T v4 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh(v1);
+  grad_grad = times_sech2<kNear>(settings_scale * d_x, v1, v3);
+  grad_x = times_sech2<kNear>(v4, v1, v3);
 }
 
 }  // namespace autofn_affine_settings

@@ -14,36 +14,48 @@
 
 namespace autofn_bce_with_logits {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+}
+
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
-  return softplus(input) - input * target;
+template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
+  return softplus<kNear>(input) - input * target;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
-  grad_input = grad * (sigmoid(input) - target);
+  grad_input = grad * (sigmoid<kNear>(input) - target);
   grad_target = -grad * input;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void bce_with_logits_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T s0 = sigmoid(input);
   const T v0 = d_input * grad;
-  grad_grad = d_input * (s0 - target) + -input * d_target;
-  grad_input = s0 * v0 * sigmoid(-input) + -grad * d_target;
+  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, input), input);
+  grad_grad = d_input * (sigmoid<kNear>(input) - target) + -input * d_target;
+  grad_input = v1 + -grad * d_target;
   grad_target = -v0;
 }
 

@@ -106,12 +106,12 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
-// cos(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
-// steps, n = round(2 x / pi), and a polynomial for sin(r) or cos(r). At most 1.20 ULP over every
-// such float32 (benchmarks/primitives.md).
-AUTOFN_FN float cos_near(float x) {
+// cos(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
+// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
+// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
+AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  return std::fma(::sinf(x), -rest, ::cosf(x));
 #else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
@@ -119,10 +119,11 @@ AUTOFN_FN float cos_near(float x) {
   const float n = t - 0x1.800002p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = n * 0x1.777a5cp-25f;
+  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
   const float r = h + m;
   const float l =
-    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+    (m - (r - h)) +
+    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
   const float z = r * r;
   float s = -0x1.99280ep-13f;
   s = std::fma(s, z, 0x1.1106ep-7f);
@@ -139,6 +140,10 @@ AUTOFN_FN float cos_near(float x) {
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }
+
+AUTOFN_FN double cos_near(double x, double rest) {
+  return std::fma(std::sin(x), -rest, std::cos(x));
+}
 
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
@@ -172,6 +177,17 @@ AUTOFN_FN float sin_half_turns(float x, double shift) {
   // An odd number of half turns changes the sign.
   return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
 }
+
+// sin(x + rest) and cos(x + rest), both of any size.
+AUTOFN_FN float sin_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.5) +
+         sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.0);
+}
+
+AUTOFN_FN float cos_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
+         sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
+}
 #endif
 
 // cos(x), whatever the size of x: cos_near, and above 2^17 a reduction in double, most of the
@@ -188,6 +204,21 @@ AUTOFN_FN float cos(float x) {
 
 AUTOFN_FN double cos(double x) { return std::cos(x); }
 
+// cos(x + rest), what x lost in rounding.
+AUTOFN_FN float cos(float x, float rest) {
+#ifdef __CUDACC__
+  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+#else
+  const float ordinary = cos_near(x, rest);
+  const float large = cos_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double cos(double x, double rest) {
+  return std::cos(x) * std::cos(rest) - std::sin(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
   if constexpr (kNear) {
@@ -197,22 +228,31 @@ template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
   }
 }
 
-// sin(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
-// steps, n = round(2 x / pi), and a polynomial for sin(r) or cos(r). At most 1.20 ULP over every
-// such float32 (benchmarks/primitives.md).
-AUTOFN_FN float sin_near(float x) {
+template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
+  } else {
+    return autofn::cos(x, rest);
+  }
+}
+
+// sin(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
+// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
+// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
+AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
 #ifdef __CUDACC__
-  return ::sinf(x);
+  return std::fma(::cosf(x), rest, ::sinf(x));
 #else
   // Odd t: the other polynomial; the second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = n * 0x1.777a5cp-25f;
+  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
   const float r = h + m;
   const float l =
-    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+    (m - (r - h)) +
+    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
   const float z = r * r;
   float s = -0x1.99280ep-13f;
   s = std::fma(s, z, 0x1.1106ep-7f);
@@ -224,11 +264,15 @@ AUTOFN_FN float sin_near(float x) {
   c = std::fma(c, z, -0.5f);
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
-  return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 #endif
 }
 
 AUTOFN_FN double sin_near(double x) { return std::sin(x); }
+
+AUTOFN_FN double sin_near(double x, double rest) {
+  return std::fma(std::cos(x), rest, std::sin(x));
+}
 
 // sin(x), whatever the size of x: sin_near, and above 2^17 a reduction in double, most of the
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
@@ -244,12 +288,35 @@ AUTOFN_FN float sin(float x) {
 
 AUTOFN_FN double sin(double x) { return std::sin(x); }
 
+// sin(x + rest), what x lost in rounding.
+AUTOFN_FN float sin(float x, float rest) {
+#ifdef __CUDACC__
+  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+#else
+  const float ordinary = sin_near(x, rest);
+  const float large = sin_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double sin(double x, double rest) {
+  return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
   if constexpr (kNear) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
+  }
+}
+
+template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
+  } else {
+    return autofn::sin(x, rest);
   }
 }
 

@@ -17,17 +17,21 @@ template <typename T> AUTOFN_FN T celu_forward(T x, T alpha) {
   return x > T(0) ? x : alpha * autofn::expm1(x / alpha);
 }
 
-template <typename T> AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : autofn::exp(x / alpha));
+template <typename T, bool kNear = false> AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
+  const T v0 = x / alpha;
+  const T v1 = (x - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * (T(1) / alpha);
+  return grad * (x > T(0) ? T(1) : autofn::exp<kNear>(v0, v1));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
   const T v0 = T(1) / alpha;
-  const T e0 = autofn::exp(x * v0);
-  grad_grad = d_x * (c0 ? T(1) : e0);
-  grad_x = c0 ? T(0) : d_x * (v0 * e0) * grad;
+  const T v1 = x * v0;
+  const T v2 = x * ((T(1) - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * v0);
+  const T v3 = std::fma(x, v0, -(x * v0)) + v2;
+  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kNear>(v1, v3));
+  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(v0 * d_x * grad, v1, v3);
 }
 
 }  // namespace autofn_celu

@@ -16,9 +16,22 @@ void dpo_forward_block(
   const T beta = T(numbers[0]);
   T* out = outputs[0];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = dpo_forward<T, true>(chosen[i], rejected[i], beta);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = dpo_forward(chosen[i], rejected[i], beta);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = dpo_forward(chosen[i], rejected[i], beta);
+    }
   }
 }
 
@@ -33,9 +46,23 @@ void dpo_backward_block(
   T* grad_chosen = outputs[0];
   T* grad_rejected = outputs[1];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_backward<T, true>(grad[i], chosen[i], rejected[i], beta, grad_chosen[i],
+          grad_rejected[i]);
+      odd += grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    dpo_backward(grad[i], chosen[i], rejected[i], beta, grad_chosen[i], grad_rejected[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_backward(grad[i], chosen[i], rejected[i], beta, grad_chosen[i], grad_rejected[i]);
+    }
   }
 }
 
@@ -53,10 +80,24 @@ void dpo_double_backward_block(
   T* grad_chosen = outputs[1];
   T* grad_rejected = outputs[2];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_double_backward<T, true>(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i],
+          beta, grad_grad[i], grad_chosen[i], grad_rejected[i]);
+      odd += grad_grad[i] * T(0) + grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    dpo_double_backward(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i], beta,
-        grad_grad[i], grad_chosen[i], grad_rejected[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_double_backward(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i], beta,
+          grad_grad[i], grad_chosen[i], grad_rejected[i]);
+    }
   }
 }
 

@@ -16,44 +16,60 @@ namespace autofn_dpo {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
-  return softplus(-beta * (chosen - rejected));
+template <typename T, bool kNear = false> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
+  const T v0 = chosen - rejected;
+  const T v1 = -(std::fma(beta, v0, -(beta * v0)) + beta * sum_rest(chosen, -rejected));
+  return softplus<kNear>(-beta * v0, v1);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void dpo_backward(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
-  const T v0 = grad * beta * sigmoid(-beta * (chosen - rejected));
-  grad_chosen = -v0;
-  grad_rejected = v0;
+  const T v0 = grad * beta;
+  const T v1 = chosen - rejected;
+  const T v2 = beta * v1;
+  const T v3 = std::fma(beta, v1, -(beta * v1)) + beta * sum_rest(chosen, -rejected);
+  grad_chosen = times_sigmoid<kNear, true>(-v0, v2, v3);
+  grad_rejected = times_sigmoid<kNear, true>(v0, v2, v3);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void dpo_double_backward(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
     T& grad_rejected) {
-  const T v0 = beta * (chosen - rejected);
-  const T s0 = sigmoid(-v0);
-  const T v1 = beta * s0;
-  const T v2 = s0 * grad * square(beta) * sigmoid(v0);
-  const T v3 = v2 * d_chosen;
-  const T v4 = v2 * d_rejected;
-  grad_grad = -v1 * d_chosen + v1 * d_rejected;
-  grad_chosen = v3 + -v4;
-  grad_rejected = -v3 + v4;
+  const T v0 = chosen - rejected;
+  const T v1 = beta * v0;
+  const T v2 = square(beta);
+  const T v3 = v2 * (grad * d_chosen);
+  const T v4 = std::fma(beta, v0, -(beta * v0)) + beta * sum_rest(chosen, -rejected);
+  const T v5 = v2 * (grad * d_rejected);
+  const T v6 = times_sigmoid<kNear, true>(beta * d_rejected, v1, v4);
+  const T v7 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v5, v1, v4), v1, v4);
+  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v3, v1, v4), v1, v4);
+  grad_grad = times_sigmoid<kNear, true>(-beta * d_chosen, v1, v4) + v6;
+  grad_chosen = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v1, v4), v1, v4) + v7;
+  grad_rejected = v8 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v5, v1, v4), v1, v4);
 }
 
 }  // namespace autofn_dpo

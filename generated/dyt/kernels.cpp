@@ -49,17 +49,45 @@ void dyt_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
     const T gamma_one = gamma[0];
+    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+    // NaN, and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_backward<T, true>(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i],
+            grad_gamma[i], grad_beta[i]);
+        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      dyt_backward(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i], grad_gamma[i],
-          grad_beta[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_backward(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i], grad_gamma[i],
+            grad_beta[i]);
+      }
     }
     return;
   }
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_backward<T, true>(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i],
+          grad_gamma[i], grad_beta[i]);
+      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    dyt_backward(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i], grad_gamma[i],
-        grad_beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_backward(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i], grad_gamma[i],
+          grad_beta[i]);
+    }
   }
 }
 
@@ -86,17 +114,45 @@ void dyt_double_backward_block(
     const T d_beta_one = d_beta[0];
     const T alpha_one = alpha[0];
     const T gamma_one = gamma[0];
+    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+    // NaN, and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i],
+            alpha_one, gamma_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      dyt_double_backward(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i], alpha_one,
-          gamma_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_double_backward(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i], alpha_one,
+            gamma_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+      }
     }
     return;
   }
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i],
+          alpha[i], gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    dyt_double_backward(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i], alpha[i],
-        gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_double_backward(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i], alpha[i],
+          gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+    }
   }
 }
 

@@ -18,48 +18,51 @@ namespace autofn_dyt {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
   return beta + gamma * autofn::tanh(alpha * x);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = alpha * x;
-  const T v1 = grad * gamma * sech2(v0);
-  grad_x = alpha * v1;
-  grad_alpha = x * v1;
+  const T v1 = std::fma(alpha, x, -(alpha * x));
+  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v0, v1);
+  grad_alpha = times_sech2<kNear>(x * (grad * gamma), v0, v1);
   grad_gamma = grad * autofn::tanh(v0);
   grad_beta = grad;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_double_backward(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
   const T v0 = alpha * x;
-  const T v1 = sech2(v0);
-  const T v2 = v1 * gamma;
-  const T v3 = alpha * d_x;
-  const T v4 = x * d_alpha;
+  const T v1 = alpha * d_x;
+  const T v2 = x * d_alpha;
   const T t0 = autofn::tanh(v0);
-  const T v5 = T(2) * t0;
-  const T v6 = v2 * grad;
-  const T v7 = v5 * v6;
-  const T v8 = v6 * (T(1) - v0 * v5);
-  const T v9 = v1 * grad;
-  const T v10 = v9 * d_gamma;
-  grad_grad = v2 * v3 + v2 * v4 + t0 * d_gamma + d_beta;
-  grad_x = -d_x * v7 * square(alpha) + d_alpha * v8 + alpha * v10;
-  grad_alpha = d_x * v8 + -d_alpha * v7 * square(x) + x * v10;
-  grad_gamma = v3 * v9 + v4 * v9;
+  const T v3 = T(2) * t0;
+  const T v4 = T(1) - v0 * v3;
+  const T v5 = grad * d_gamma;
+  const T v6 = std::fma(alpha, x, -(alpha * x));
+  const T v7 = times_sech2<kNear>(gamma * v1, v0, v6);
+  const T v8 = times_sech2<kNear>(-gamma * (grad * (d_x * v3) * square(alpha)), v0, v6);
+  const T v10 = times_sech2<kNear>(-gamma * (grad * (d_alpha * v3)) * square(x), v0, v6);
+  const T v12 = times_sech2<kNear>(v1 * grad, v0, v6);
+  const T v9 = v8 + times_sech2<kNear>(v4 * (gamma * (d_alpha * grad)), v0, v6);
+  const T v11 = times_sech2<kNear>(v4 * (gamma * (d_x * grad)), v0, v6) + v10;
+  grad_grad = v7 + times_sech2<kNear>(gamma * v2, v0, v6) + t0 * d_gamma + d_beta;
+  grad_x = v9 + times_sech2<kNear>(alpha * v5, v0, v6);
+  grad_alpha = v11 + times_sech2<kNear>(x * v5, v0, v6);
+  grad_gamma = v12 + times_sech2<kNear>(v2 * grad, v0, v6);
 }
 
 }  // namespace autofn_dyt

@@ -13,8 +13,8 @@
 
 namespace autofn_exp {
 
-template <typename T> AUTOFN_FN T exp_forward(T x) {
-  return autofn::exp(x);
+template <typename T, bool kNear = false> AUTOFN_FN T exp_forward(T x) {
+  return autofn::exp<kNear>(x);
 }
 
 template <typename T> AUTOFN_FN T exp_backward(T grad, T out) {

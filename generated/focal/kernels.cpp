@@ -17,9 +17,22 @@ void focal_forward_block(
   const T gamma = T(numbers[1]);
   T* out = outputs[0];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = focal_forward<T, true>(input[i], target[i], alpha, gamma);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = focal_forward(input[i], target[i], alpha, gamma);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = focal_forward(input[i], target[i], alpha, gamma);
+    }
   }
 }
 
@@ -35,9 +48,23 @@ void focal_backward_block(
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      focal_backward<T, true>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
+          grad_target[i]);
+      odd += grad_input[i] * T(0) + grad_target[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
+    }
   }
 }
 
@@ -56,10 +83,24 @@ void focal_double_backward_block(
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      focal_double_backward<T, true>(grad[i], d_input[i], d_target[i], input[i], target[i], alpha,
+          gamma, grad_grad[i], grad_input[i], grad_target[i]);
+      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    focal_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], alpha, gamma,
-        grad_grad[i], grad_input[i], grad_target[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      focal_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], alpha, gamma,
+          grad_grad[i], grad_input[i], grad_target[i]);
+    }
   }
 }
 

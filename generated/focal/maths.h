@@ -23,78 +23,116 @@ namespace autofn_focal {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+}
+
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  const T sp0 = softplus(-input);
-  const T sp1 = softplus(input);
-  const T v0 = sp1 * (T(1) - target) * (alpha - T(1)) * autofn::exp(-sp0 * gamma);
-  return sp0 * alpha * target * autofn::exp(-sp1 * gamma) - v0;
+template <typename T, bool kNear = false>
+AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
+  const T sp0 = softplus<kNear>(-input);
+  const T sp1 = softplus<kNear>(input);
+  const T v0 = -std::fma(sp1, gamma, -(sp1 * gamma));
+  const T v3 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma, v0);
+  const T v1 = sp1 * (T(1) - target) * (alpha - T(1));
+  const T v2 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  return v3 - autofn::times_exp<kNear>(v1, -sp0 * gamma, v2);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
-  const T v0 = -input;
-  const T s0 = sigmoid(v0);
-  const T sp0 = softplus(input);
-  const T v1 = sp0 * gamma;
-  const T v2 = alpha * autofn::exp(-v1);
-  const T v3 = v2 * target;
-  const T s1 = sigmoid(input);
-  const T sp1 = softplus(v0);
-  const T v4 = gamma * sp1;
-  const T v5 = (alpha - T(1)) * autofn::exp(-v4);
-  const T v6 = v5 * (T(1) - target);
-  grad_input = grad * (-v1 * (s0 * v6) - s0 * v3 - s1 * v6 - v4 * (v3 * s1));
-  grad_target = grad * (sp0 * v5 + v2 * sp1);
+  const T sp0 = softplus<kNear>(input);
+  const T v0 = sp0 * gamma;
+  const T v1 = -v0;
+  const T sp1 = softplus<kNear>(-input);
+  const T v2 = gamma * sp1;
+  const T v3 = alpha - T(1);
+  const T v4 = -v2;
+  const T v5 = T(1) - target;
+  const T v7 = times_sigmoid<kNear, true>(-v3 * (v0 * v5), input);
+  const T v6 = -std::fma(gamma, sp1, -(gamma * sp1));
+  const T v9 = times_sigmoid<kNear, true>(alpha * target, input);
+  const T v8 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  const T v10 = autofn::times_exp<kNear>(v7, v4, v6) - autofn::times_exp<kNear>(v9, v1, v8);
+  const T v12 = v10 - autofn::times_exp<kNear>(times_sigmoid<kNear>(v3 * v5, input), v4, v6);
+  const T v11 = times_sigmoid<kNear>(target * (alpha * v2), input);
+  const T v13 = autofn::times_exp<kNear>(alpha * sp1, v1, v8);
+  grad_input = grad * (v12 - autofn::times_exp<kNear>(v11, v1, v8));
+  grad_target = grad * (autofn::times_exp<kNear>(sp0 * v3, v4, v6) + v13);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void focal_double_backward(
     T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
     T& grad_input, T& grad_target) {
-  const T v0 = -input;
-  const T s0 = sigmoid(v0);
-  const T sp0 = softplus(input);
-  const T v1 = sp0 * gamma;
-  const T v2 = alpha * autofn::exp(-v1);
-  const T v3 = s0 * v2;
-  const T v4 = v3 * target;
-  const T s1 = sigmoid(input);
-  const T sp1 = softplus(v0);
-  const T v5 = gamma * sp1;
-  const T v6 = v5 * (v2 * s1);
-  const T v7 = T(1) - target;
-  const T v8 = alpha - T(1);
-  const T e0 = autofn::exp(-v5);
-  const T v9 = v8 * e0;
-  const T v10 = s1 * (v7 * v9);
-  const T v11 = v2 * sp1;
-  const T v12 = sp0 * v9;
-  const T v13 = v4 * s1;
+  const T sp0 = softplus<kNear>(input);
+  const T v0 = sp0 * gamma;
+  const T v1 = -v0;
+  const T v2 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  const T v20 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(alpha, input), v1, v2);
+  const T v3 = alpha * target;
+  const T v26 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v3, input), v1, v2);
+  const T sp1 = softplus<kNear>(-input);
+  const T v4 = gamma * sp1;
+  const T v5 = alpha * v4;
+  const T v19 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v5, input), v1, v2);
+  const T v6 = T(1) - target;
+  const T v7 = alpha - T(1);
+  const T v8 = -v4;
+  const T v9 = v6 * v7;
+  const T v10 = times_sigmoid<kNear>(v9, input);
+  const T v11 = -std::fma(gamma, sp1, -(gamma * sp1));
+  const T v27 = autofn::times_exp<kNear>(alpha * sp1, v1, v2);
+  const T v12 = sp0 * v7;
+  const T v13 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, input), input);
   const T v14 = T(2) * gamma;
   const T v15 = square(gamma);
-  const T v16 = s0 * v10;
-  const T v17 = d_input * grad;
-  const T v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3;
-  const T v20 = d_input * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4);
-  const T v19 = v13 + (target * (v11 * v15 * square(s1)) + v13 * v14) + v1 * v16;
-  const T v21 = v17 * (v19 - v15 * (v12 * (v7 * square(s0))) - v5 * v13 - v14 * v16 - v16);
-  grad_grad = v20 + d_target * (v11 + v12);
-  grad_input = v21 + grad * (v18 * d_target);
-  grad_target = v17 * v18;
+  const T v39 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v10, input), v8, v11);
+  const T v16 = d_input * grad;
+  const T v17 = times_sigmoid<kNear, true>(gamma * v12, input);
+  const T v18 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v7, input), v8, v11);
+  const T v21 = autofn::times_exp<kNear>(v17, v8, v11) + v18 - v19 - v20;
+  const T v22 = v0 * v9;
+  const T v24 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(-v22, input), v8, v11);
+  const T v23 = times_sigmoid<kNear>(target * v5, input);
+  const T v25 = v24 - autofn::times_exp<kNear>(v23, v1, v2);
+  const T v40 = d_input * (v25 - autofn::times_exp<kNear>(v10, v8, v11) - v26);
+  const T v28 = target * (alpha * (sp1 * (v15 * square(sigmoid<kNear>(input)))));
+  const T v29 = times_sigmoid<kNear>(target * (alpha * v14), input);
+  const T v30 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v29, input), v1, v2);
+  const T v31 = autofn::times_exp<kNear>(v28, v1, v2) + v30;
+  const T v33 = autofn::times_exp<kNear>(v13, v1, v2) + v31;
+  const T v32 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v22, input), input);
+  const T v35 = v33 + autofn::times_exp<kNear>(v32, v8, v11);
+  const T v34 = v15 * (sp0 * (v7 * (v6 * square(sigmoid<kNear, true>(input)))));
+  const T v36 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v23, input), v1, v2);
+  const T v38 = v35 - autofn::times_exp<kNear>(v34, v8, v11) - v36;
+  const T v37 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v9 * v14, input), input);
+  const T v41 = v16 * (v38 - autofn::times_exp<kNear>(v37, v8, v11) - v39);
+  grad_grad = v40 + d_target * (v27 + autofn::times_exp<kNear>(v12, v8, v11));
+  grad_input = v41 + grad * (v21 * d_target);
+  grad_target = v16 * v21;
 }
 
 }  // namespace autofn_focal

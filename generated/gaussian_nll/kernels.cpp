@@ -17,9 +17,22 @@ void gaussian_nll_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = gaussian_nll_forward<T, true>(input[i], target[i], log_var[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = gaussian_nll_forward(input[i], target[i], log_var[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = gaussian_nll_forward(input[i], target[i], log_var[i]);
+    }
   }
 }
 
@@ -36,10 +49,24 @@ void gaussian_nll_backward_block(
   T* grad_log_var = outputs[2];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      gaussian_nll_backward<T, true>(grad[i], input[i], target[i], log_var[i], grad_input[i],
+          grad_target[i], grad_log_var[i]);
+      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
-        grad_target[i], grad_log_var[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
+          grad_target[i], grad_log_var[i]);
+    }
   }
 }
 
@@ -60,10 +87,26 @@ void gaussian_nll_double_backward_block(
   T* grad_log_var = outputs[3];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      gaussian_nll_double_backward<T, true>(grad[i], d_input[i], d_target[i], d_log_var[i],
+          input[i], target[i], log_var[i], grad_grad[i], grad_input[i], grad_target[i],
+          grad_log_var[i]);
+      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i]
+          * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    gaussian_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_var[i], input[i],
-        target[i], log_var[i], grad_grad[i], grad_input[i], grad_target[i], grad_log_var[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      gaussian_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_var[i], input[i],
+          target[i], log_var[i], grad_grad[i], grad_input[i], grad_target[i], grad_log_var[i]);
+    }
   }
 }
 

@@ -17,49 +17,45 @@ namespace autofn_gaussian_nll {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
+template <typename T, bool kNear = false>
+AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
+  const T v0 = T(0.5) * autofn::times_exp<kNear>(square(input - target), -log_var);
+  return T(0.5) * log_var + v0;
 }
 
-template <typename T> AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(0.5) * log_var + T(0.5) * times_exp(square(input - target), -log_var);
-}
-
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
   const T v1 = -log_var;
   const T v2 = T(0.5) * grad;
   const T v3 = T(2) * v0;
-  grad_input = v2 * times_exp(v3, v1);
-  grad_target = v2 * times_exp(-v3, v1);
-  grad_log_var = v2 * (T(1) - times_exp(square(v0), v1));
+  grad_input = v2 * autofn::times_exp<kNear>(v3, v1);
+  grad_target = v2 * autofn::times_exp<kNear>(-v3, v1);
+  grad_log_var = v2 * (T(1) - autofn::times_exp<kNear>(square(v0), v1));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
   const T v1 = -log_var;
   const T v2 = T(2) * v0;
-  const T v3 = T(0.5) * times_exp(v2, v1);
+  const T v3 = T(0.5) * autofn::times_exp<kNear>(v2, v1);
   const T v4 = v3 * d_input;
-  const T v5 = T(0.5) * times_exp(-v2, v1);
+  const T v5 = T(0.5) * autofn::times_exp<kNear>(-v2, v1);
   const T v6 = v5 * d_target;
-  const T v7 = times_exp(square(v0), v1);
+  const T v7 = autofn::times_exp<kNear>(square(v0), v1);
   const T v8 = T(0.5) * d_log_var;
-  const T v9 = grad * autofn::exp(v1);
-  const T v10 = d_input * v9;
-  const T v11 = d_target * v9;
-  const T v12 = d_log_var * grad;
+  const T v9 = d_input * grad;
+  const T v10 = d_target * grad;
+  const T v11 = d_log_var * grad;
+  const T v12 = autofn::times_exp<kNear>(v9, v1) + autofn::times_exp<kNear>(-v10, v1);
+  const T v13 = autofn::times_exp<kNear>(-v9, v1) + autofn::times_exp<kNear>(v10, v1);
   grad_grad = v4 + v6 + v8 * (T(1) - v7);
-  grad_input = v10 + -v11 + -v3 * v12;
-  grad_target = -v10 + v11 + -v5 * v12;
+  grad_input = v12 + -v3 * v11;
+  grad_target = v13 + -v5 * v11;
   grad_log_var = -v4 * grad + -v6 * grad + grad * (v7 * v8);
 }
 

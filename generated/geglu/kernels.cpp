@@ -16,9 +16,22 @@ void geglu_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = geglu_forward<T, true>(gate[i], x[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = geglu_forward(gate[i], x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = geglu_forward(gate[i], x[i]);
+    }
   }
 }
 
@@ -33,9 +46,22 @@ void geglu_backward_block(
   T* grad_x = outputs[1];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      geglu_backward<T, true>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+      odd += grad_gate[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    geglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      geglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+    }
   }
 }
 
@@ -53,10 +79,24 @@ void geglu_double_backward_block(
   T* grad_x = outputs[2];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      geglu_double_backward<T, true>(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],
+          grad_gate[i], grad_x[i]);
+      odd += grad_grad[i] * T(0) + grad_gate[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    geglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i], grad_gate[i],
-        grad_x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      geglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i], grad_gate[i],
+          grad_x[i]);
+    }
   }
 }
 

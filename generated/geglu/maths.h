@@ -29,44 +29,86 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
 }
 
-template <typename T> AUTOFN_FN T geglu_forward(T gate, T x) {
-  const T s0 = sigmoid(T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate)));
-  return gate * x * s0;
+// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }
 
-template <typename T> AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate));
-  const T v1 = grad * sigmoid(v0);
-  const T v2 = T(1.5957691216057308) * gate * (T(0.134145) * square(gate) + T(1));
-  grad_gate = v1 * x * (v2 * sigmoid(-v0) + T(1));
-  grad_x = gate * v1;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T>
+template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
+  const T v0 = powi<3>(gate);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = gate + v1;
+  const T v7 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v3 = std::fma(square(gate), gate, -(square(gate) * gate));
+  const T v4 = T(0.044715) * (v3 + gate * std::fma(gate, gate, -(gate * gate)));
+  const T v5 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v4;
+  const T v6 = sum_rest(gate, v1) + (v5 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v8 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v9 = v7 + T(1.5957691216057308) * v6 + v8;
+  return times_sigmoid<kNear>(gate * x, T(1.5957691216057308) * v2, v9);
+}
+
+template <typename T, bool kNear = false>
+AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
+  const T v0 = powi<3>(gate);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = gate + v1;
+  const T v3 = T(1.5957691216057308) * v2;
+  const T v4 = square(gate);
+  const T v12 = T(1.5957691216057308) * gate * (T(0.134145) * v4 + T(1));
+  const T v9 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v5 = gate * std::fma(gate, gate, -(gate * gate));
+  const T v6 = T(0.044715) * (std::fma(v4, gate, -(v4 * gate)) + v5);
+  const T v7 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v6;
+  const T v8 = sum_rest(gate, v1) + (v7 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v10 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v11 = v9 + T(1.5957691216057308) * v8 + v10;
+  const T v13 = grad * x * (times_sigmoid<kNear, true>(v12, v3, v11) + T(1));
+  grad_gate = times_sigmoid<kNear>(v13, v3, v11);
+  grad_x = times_sigmoid<kNear>(gate * grad, v3, v11);
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T v0 = T(1.5957691216057308) * (gate + T(0.044715) * powi<3>(gate));
-  const T s0 = sigmoid(v0);
-  const T s1 = sigmoid(-v0);
-  const T v1 = square(gate);
-  const T v2 = T(0.134145) * v1 + T(1);
+  const T v0 = powi<3>(gate);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = gate + v1;
   const T v3 = T(1.5957691216057308) * v2;
-  const T v4 = gate * (s1 * v3) + T(1);
-  const T v5 = s0 * v4 * d_gate;
-  const T v6 = s0 * d_x;
-  const T v7 = gate * (T(2.5464790894703255) * s0 * square(v2));
-  const T v8 = v3 + (T(0.42812889763560147) * v1 + v3 * v4) - v7;
-  grad_grad = v5 * x + gate * v6;
-  grad_gate = x * (d_gate * (s0 * s1) * grad) * v8 + grad * (v4 * v6);
-  grad_x = v5 * grad;
+  const T v4 = square(gate);
+  const T v5 = T(0.134145) * v4 + T(1);
+  const T v6 = T(1.5957691216057308) * v5;
+  const T v11 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v7 = gate * std::fma(gate, gate, -(gate * gate));
+  const T v8 = T(0.044715) * (std::fma(v4, gate, -(v4 * gate)) + v7);
+  const T v9 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v8;
+  const T v10 = sum_rest(gate, v1) + (v9 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v12 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v13 = v11 + T(1.5957691216057308) * v10 + v12;
+  const T v14 = times_sigmoid<kNear, true>(gate * v6, v3, v13) + T(1);
+  const T v15 = v14 * d_gate;
+  const T v18 = times_sigmoid<kNear>(gate * d_x, v3, v13);
+  const T v16 = times_sigmoid<kNear>(gate * (T(2.5464790894703255) * square(v5)), v3, v13);
+  const T v17 = x * (d_gate * grad) * (v6 + (T(0.42812889763560147) * v4 + v6 * v14) - v16);
+  const T v19 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v17, v3, v13), v3, v13);
+  grad_grad = times_sigmoid<kNear>(v15 * x, v3, v13) + v18;
+  grad_gate = v19 + times_sigmoid<kNear>(grad * (v14 * d_x), v3, v13);
+  grad_x = times_sigmoid<kNear>(v15 * grad, v3, v13);
 }
 
 }  // namespace autofn_geglu

@@ -15,21 +15,24 @@ namespace autofn_gelu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-template <typename T> AUTOFN_FN T gelu_forward(T x) {
-  return x * autofn::normcdf(x);
+template <typename T, bool kNear = false> AUTOFN_FN T gelu_forward(T x) {
+  return autofn::times_normcdf<kNear>(x, x);
 }
 
-template <typename T> AUTOFN_FN T gelu_backward(T grad, T x) {
-  const T v0 = T(0.3989422804014327) * x * autofn::exp_product(x, T(-0.5) * x);
-  return grad * (v0 + autofn::normcdf(x));
+template <typename T, bool kNear = false> AUTOFN_FN T gelu_backward(T grad, T x) {
+  const T v0 = autofn::times_exp_product<kNear>(T(0.3989422804014327) * x, x, T(-0.5) * x);
+  return grad * (v0 + autofn::normcdf<kNear>(x));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(0.5) * square(x);
-  const T v1 = T(0.7978845608028654) * autofn::exp(-v0);
-  grad_grad = d_x * (x * (T(0.5) * v1) + autofn::normcdf(x));
-  grad_x = v1 * d_x * grad * (T(1) - v0);
+  const T v1 = -v0;
+  const T v2 = -T(0.5) * std::fma(x, x, -(x * x));
+  const T v3 = autofn::times_exp<kNear>(T(0.3989422804014327) * x, v1, v2);
+  const T v4 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);
+  grad_grad = d_x * (v3 + autofn::normcdf<kNear>(x));
+  grad_x = autofn::times_exp<kNear>(v4, v1, v2);
 }
 
 }  // namespace autofn_gelu

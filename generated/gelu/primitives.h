@@ -153,6 +153,175 @@ AUTOFN_FN float exp(float x) {
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
+// exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
+// many roundings as x is large.
+AUTOFN_FN float exp(float x, float rest) {
+#ifdef __CUDACC__
+  const float e = ::expf(x);
+  return std::fabs(x) < 200.0f ? std::fma(e, rest, e) : e;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return exp_reduced(x, t, r);
+#endif
+}
+
+AUTOFN_FN double exp(double x, double rest) {
+  const double e = std::exp(x);
+  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+}
+
+// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  return autofn::exp(x, rest);
+#else
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+  return std::fabs(x) <= 87.0f ? p : NAN;
+#endif
+}
+
+template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
+  return autofn::exp(x, rest...);
+}
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kNear) {
+    return exp_near(x, rest...);
+  } else {
+    return autofn::exp(x, rest...);
+  }
+}
+
+// v times the standard normal distribution function, rounded to a subnormal number once: an odd
+// polynomial about 1/2 for |x| < 1. For the lower tail exp(-x^2 / 2) g(w), w = (y - 5) / (y + 5),
+// y = |x|, at most 19, where the exponential is 0; with g multiplied by exp(r) - 1 and added, two
+// roundings less. For the upper tail 1 minus that. With v = 1 at most 4.17 ULP, near -12.6, 3.1
+// from -11 on, over every float32 (benchmarks/primitives.md).
+#ifndef __CUDACC__
+inline float at_most_19(float y) {
+  return from_bits(bits(y) < 0x41980000 ? bits(y) : 0x41980000);
+}
+#endif
+
+template <bool kNear> AUTOFN_FN float times_normcdf(float v, float x) {
+#ifdef __CUDACC__
+  return x < -40.0f ? 0.0f : v * ::normcdff(x);
+#else
+  const float y = kNear ? std::fabs(x) : at_most_19(std::fabs(x));
+  const float w = (y - 5.0f) / (y + 5.0f);
+  float g = 0x1.903deap-13f;
+  g = std::fma(g, w, 0x1.9e0a18p-13f);
+  g = std::fma(g, w, -0x1.3bf72cp-9f);
+  g = std::fma(g, w, 0x1.26b28ep-7f);
+  g = std::fma(g, w, -0x1.7f83a6p-6f);
+  g = std::fma(g, w, 0x1.88077ep-5f);
+  g = std::fma(g, w, -0x1.4b4d44p-4f);
+  g = std::fma(g, w, 0x1.db6b08p-4f);
+  g = std::fma(g, w, -0x1.25cd14p-3f);
+  g = std::fma(g, w, 0x1.3b0fbcp-4f);
+  // Reduced as in exp_product(x, -x / 2), so that a density beside it shares all of this.
+  const float h = -0.5f * x;
+  const float e = x * h;
+  constexpr float shift = kNear ? 0x1.8000fep+23f : kExpShift;
+  const float t = std::fma(e, 0x1.715476p+0f, shift);
+  const float n = t - shift;
+  float r = std::fma(x, h, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  const float m = std::fma(g, exp_quotient(r) * r, g);
+  float tail;
+  if constexpr (kNear) {
+    tail = y <= 13.0f ? m * power_of_two(t) : NAN;
+    tail = x < 0.0f ? v * tail : tail;
+  } else {
+    tail = scaled(x < 0.0f ? v * m : m, t);
+    tail = e < -174.0f ? 0.0f : tail;
+  }
+  const float z = x * x;
+  float q = 0x1.8b9882p-14f;
+  q = std::fma(q, z, -0x1.32951cp-10f);
+  q = std::fma(q, z, 0x1.469bcap-7f);
+  q = std::fma(q, z, -0x1.105768p-4f);
+  q = std::fma(q, z, 0x1.988452p-2f);
+  const float middle = std::fma(x, q, 0.5f);
+  const float outside = x > 0.0f ? v * (1.0f - tail) : tail;
+  return z < 1.0f ? v * middle : outside;
+#endif
+}
+
+AUTOFN_FN float normcdf(float x) { return times_normcdf<false>(1.0f, x); }
+
+// erfc(z) / 2 at z = -x / sqrt(2), and its slope times what z was rounded by: erfc's relative error
+// is 2 z^2 times that of z.
+AUTOFN_FN double normcdf(double x) {
+#ifdef __CUDACC__
+  return ::normcdf(x);
+#else
+  const double c = 0x1.6a09e667f3bcdp-1, rest = -0x1.bdd3413b26456p-55;  // of sqrt(1/2)
+  const double z = -c * x;
+  const double rounded = std::fma(-c, x, -z) - rest * x;
+  const double d = std::fabs(x) < 40.0 ? rounded : 0.0;
+  return 0.5 * std::fma(-0x1.20dd750429b6dp+0 * d, std::exp(-z * z), std::erfc(z));
+#endif
+}
+
+template <bool kNear> AUTOFN_FN double times_normcdf(double v, double x) {
+  return x < -40.0 ? 0.0 : v * normcdf(x);
+}
+
+// A first try: NaN for |x| > 13.
+template <bool kNear, typename T> AUTOFN_FN T normcdf(T x) {
+  return times_normcdf<kNear>(T(1), x);
+}
+
+#ifndef __CUDACC__
+// v exp(x) from r and t, as exp_reduced.
+inline float times_exp_reduced(float v, float x, float t, float r) {
+  float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);
+  p = x > 174.0f ? (v == 0.0f ? v : v * INFINITY) : p;
+  return x < -174.0f ? 0.0f : p;
+}
+#endif
+
+// v exp(x + rest): 0 where v is 0, however large x is, and rounded to a subnormal number once.
+AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  const float half = ::expf(0.5f * x);
+  const float product = v * half * half;
+  const float found = std::fabs(x) < 200.0f ? std::fma(product, rest, product) : product;
+  return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return times_exp_reduced(v, x, t, r);
+#endif
+}
+
+AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
+  const double half = std::exp(0.5 * x);
+  const double product = v * half * half;
+  const double found = std::fabs(x) < 1500.0 ? std::fma(product, rest, product) : product;
+  return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
+}
+
+// Or a first try: NaN where x is large.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
+  if constexpr (kNear) {
+    return v * exp_near(x, rest...);
+  } else {
+    return autofn::times_exp(v, x, rest...);
+  }
+}
+
 // exp(a * b), the product's rounding made up for: it would cost as many roundings as the product
 // is large.
 template <typename T> AUTOFN_FN T exp_product(T a, T b) {
@@ -175,60 +344,38 @@ inline float exp_product(float a, float b) {
 }
 #endif
 
-// The standard normal distribution function: an odd polynomial about 1/2 for |x| < 1. For the lower
-// tail exp(-x^2 / 2) g(v), v = (y - 5) / (y + 5), y = |x|, at most 15, where the exponential is 0;
-// with g multiplied by exp(r) - 1 and added, two roundings less. For the upper tail 1 minus that.
-// At most 4.17 ULP, near -12.6, 3.1 from -11 on, over every float32 (benchmarks/primitives.md).
-AUTOFN_FN float normcdf(float x) {
-#ifdef __CUDACC__
-  return ::normcdff(x);
-#else
-  const std::int32_t magnitude = bits(x) & INT32_MAX;
-  const float y = from_bits(magnitude < 0x41700000 ? magnitude : 0x41700000);
-  const float v = (y - 5.0f) / (y + 5.0f);
-  float g = 0x1.903deap-13f;
-  g = std::fma(g, v, 0x1.9e0a18p-13f);
-  g = std::fma(g, v, -0x1.3bf72cp-9f);
-  g = std::fma(g, v, 0x1.26b28ep-7f);
-  g = std::fma(g, v, -0x1.7f83a6p-6f);
-  g = std::fma(g, v, 0x1.88077ep-5f);
-  g = std::fma(g, v, -0x1.4b4d44p-4f);
-  g = std::fma(g, v, 0x1.db6b08p-4f);
-  g = std::fma(g, v, -0x1.25cd14p-3f);
-  g = std::fma(g, v, 0x1.3b0fbcp-4f);
-  // Reduced as in exp_product(x, -x / 2), so that a density beside it shares all of this.
-  const float h = -0.5f * x;
-  const float e = x * h;
-  const float t = std::fma(e, 0x1.715476p+0f, kExpShift);
-  const float n = t - kExpShift;
-  float r = std::fma(x, h, n * -0x1.62e4p-1f);
-  r = std::fma(n, -0x1.7f7d1cp-20f, r);
-  const float scaled_tail = scaled(std::fma(g, exp_quotient(r) * r, g), t);
-  const float tail = e < -104.0f ? 0.0f : scaled_tail;
-  const float z = x * x;
-  float q = 0x1.8b9882p-14f;
-  q = std::fma(q, z, -0x1.32951cp-10f);
-  q = std::fma(q, z, 0x1.469bcap-7f);
-  q = std::fma(q, z, -0x1.105768p-4f);
-  q = std::fma(q, z, 0x1.988452p-2f);
-  const float middle = std::fma(x, q, 0.5f);
-  const float outside = x > 0.0f ? 1.0f - tail : tail;
-  return z < 1.0f ? middle : outside;
-#endif
+template <bool kNear, typename T> AUTOFN_FN T exp_product(T a, T b) {
+  if constexpr (kNear) {
+    return exp_near(a * b, std::fma(a, b, -(a * b)));
+  } else {
+    return autofn::exp_product(a, b);
+  }
 }
 
-// erfc(z) / 2 at z = -x / sqrt(2), and its slope times what z was rounded by: erfc's relative error
-// is 2 z^2 times that of z.
-AUTOFN_FN double normcdf(double x) {
-#ifdef __CUDACC__
-  return ::normcdf(x);
-#else
-  const double c = 0x1.6a09e667f3bcdp-1, rest = -0x1.bdd3413b26456p-55;  // of sqrt(1/2)
-  const double z = -c * x;
-  const double rounded = std::fma(-c, x, -z) - rest * x;
-  const double d = std::fabs(x) < 40.0 ? rounded : 0.0;
-  return 0.5 * std::fma(-0x1.20dd750429b6dp+0 * d, std::exp(-z * z), std::erfc(z));
+// v exp(a * b), the product's rounding made up for.
+template <typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
+  const T p = a * b;
+  const T rest = std::fma(a, b, -p);
+  return autofn::times_exp(v, p, std::fabs(p) < T(2000) ? rest : T(0));
+}
+
+#ifndef __CUDACC__
+inline float times_exp_product(float v, float a, float b) {
+  const float x = a * b;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(a, b, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return times_exp_reduced(v, x, t, r);
+}
 #endif
+
+template <bool kNear, typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
+  if constexpr (kNear) {
+    return v * exp_near(a * b, std::fma(a, b, -(a * b)));
+  } else {
+    return autofn::times_exp_product(v, a, b);
+  }
 }
 
 }  // namespace autofn

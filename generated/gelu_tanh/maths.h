@@ -27,37 +27,76 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
 }
 
-template <typename T> AUTOFN_FN T gelu_tanh_forward(T x) {
-  return x * sigmoid(T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x)));
+// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }
 
-template <typename T> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
-  const T v0 = T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x));
-  const T v1 = T(1.5957691216057308) * x * (T(0.134145) * square(x) + T(1)) * sigmoid(-v0);
-  return grad * (v1 + T(1)) * sigmoid(v0);
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T>
-AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = T(1.5957691216057308) * (x + T(0.044715) * powi<3>(x));
-  const T s0 = sigmoid(-v0);
-  const T v1 = square(x);
-  const T v2 = T(0.134145) * v1 + T(1);
+template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
+  const T v0 = powi<3>(x);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = x + v1;
+  const T v6 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v3 = std::fma(square(x), x, -(square(x) * x)) + x * std::fma(x, x, -(x * x));
+  const T v4 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + T(0.044715) * v3;
+  const T v5 = sum_rest(x, v1) + (v4 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v7 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v8 = v6 + T(1.5957691216057308) * v5 + v7;
+  return times_sigmoid<kNear>(x, T(1.5957691216057308) * v2, v8);
+}
+
+template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
+  const T v0 = powi<3>(x);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = x + v1;
   const T v3 = T(1.5957691216057308) * v2;
-  const T v4 = x * (s0 * v3) + T(1);
-  const T s1 = sigmoid(v0);
-  const T v5 = s1 * d_x;
-  const T v6 = x * (s1 * (T(2.5464790894703255) * square(v2)));
-  grad_grad = v4 * v5;
-  grad_x = s0 * v5 * grad * (v3 + (T(0.42812889763560147) * v1 + v3 * v4) - v6);
+  const T v4 = square(x);
+  const T v11 = T(1.5957691216057308) * x * (T(0.134145) * v4 + T(1));
+  const T v8 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v5 = T(0.044715) * (std::fma(v4, x, -(v4 * x)) + x * std::fma(x, x, -(x * x)));
+  const T v6 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v5;
+  const T v7 = sum_rest(x, v1) + (v6 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v9 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v10 = v8 + T(1.5957691216057308) * v7 + v9;
+  const T v12 = grad * (times_sigmoid<kNear, true>(v11, v3, v10) + T(1));
+  return times_sigmoid<kNear>(v12, v3, v10);
+}
+
+template <typename T, bool kNear = false>
+AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = powi<3>(x);
+  const T v1 = T(0.044715) * v0;
+  const T v2 = x + v1;
+  const T v3 = T(1.5957691216057308) * v2;
+  const T v4 = square(x);
+  const T v5 = T(0.134145) * v4 + T(1);
+  const T v6 = T(1.5957691216057308) * v5;
+  const T v10 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
+  const T v7 = T(0.044715) * (std::fma(v4, x, -(v4 * x)) + x * std::fma(x, x, -(x * x)));
+  const T v8 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v7;
+  const T v9 = sum_rest(x, v1) + (v8 + v0 * constant_rest<T>(0.044715, 0.0));
+  const T v11 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v12 = v10 + T(1.5957691216057308) * v9 + v11;
+  const T v13 = times_sigmoid<kNear, true>(x * v6, v3, v12) + T(1);
+  const T v14 = times_sigmoid<kNear>(x * (T(2.5464790894703255) * square(v5)), v3, v12);
+  const T v15 = d_x * grad * (v6 + (T(0.42812889763560147) * v4 + v6 * v13) - v14);
+  grad_grad = times_sigmoid<kNear>(v13 * d_x, v3, v12);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v15, v3, v12), v3, v12);
 }
 
 }  // namespace autofn_gelu_tanh

@@ -16,9 +16,22 @@ void glu_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = glu_forward<T, true>(x[i], gate[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = glu_forward(x[i], gate[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = glu_forward(x[i], gate[i]);
+    }
   }
 }
 
@@ -33,9 +46,22 @@ void glu_backward_block(
   T* grad_gate = outputs[1];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      glu_backward<T, true>(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
+      odd += grad_x[i] * T(0) + grad_gate[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    glu_backward(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      glu_backward(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
+    }
   }
 }
 
@@ -53,10 +79,24 @@ void glu_double_backward_block(
   T* grad_gate = outputs[2];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      glu_double_backward<T, true>(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i],
+          grad_x[i], grad_gate[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_gate[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    glu_double_backward(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i], grad_x[i],
-        grad_gate[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      glu_double_backward(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i], grad_x[i],
+          grad_gate[i]);
+    }
   }
 }
 

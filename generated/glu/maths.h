@@ -14,35 +14,45 @@
 
 namespace autofn_glu {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-template <typename T> AUTOFN_FN T glu_forward(T x, T gate) {
-  return x * sigmoid(gate);
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
-  const T v0 = grad * sigmoid(gate);
-  grad_x = v0;
-  grad_gate = v0 * x * sigmoid(-gate);
+template <typename T, bool kNear = false> AUTOFN_FN T glu_forward(T x, T gate) {
+  return times_sigmoid<kNear>(x, gate);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
+AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
+  grad_x = times_sigmoid<kNear>(grad, gate);
+  grad_gate = times_sigmoid<kNear>(times_sigmoid<kNear, true>(grad * x, gate), gate);
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void glu_double_backward(
     T grad, T d_x, T d_gate, T x, T gate, T& grad_grad, T& grad_x, T& grad_gate) {
-  const T s0 = sigmoid(gate);
-  const T v0 = s0 * d_x;
-  const T s1 = sigmoid(-gate);
-  const T v1 = s0 * s1 * d_gate;
-  const T v2 = v1 * x;
-  grad_grad = v0 + v2;
-  grad_x = v1 * grad;
-  grad_gate = grad * (v0 * s1) + v2 * grad * (s1 - s0);
+  const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_gate * x, gate), gate);
+  const T v0 = d_gate * grad;
+  const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x * grad, gate), gate);
+  const T v1 = x * v0 * (sigmoid<kNear, true>(gate) - sigmoid<kNear>(gate));
+  grad_grad = times_sigmoid<kNear>(d_x, gate) + v2;
+  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, gate), gate);
+  grad_gate = v3 + times_sigmoid<kNear>(times_sigmoid<kNear, true>(v1, gate), gate);
 }
 
 }  // namespace autofn_glu

@@ -15,43 +15,37 @@
 
 namespace autofn_laplace_nll {
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
-}
-
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
-template <typename T> AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return log_scale + times_exp(std::fabs(input - target), -log_scale);
+template <typename T, bool kNear = false>
+AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
+  return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
   const T v1 = -log_scale;
-  const T v2 = grad * times_exp(sign(v0), v1);
+  const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
   grad_input = v2;
   grad_target = -v2;
-  grad_log_scale = grad * (T(1) - times_exp(std::fabs(v0), v1));
+  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v1));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
   const T v1 = -log_scale;
-  const T v2 = times_exp(sign(v0), v1);
+  const T v2 = autofn::times_exp<kNear>(sign(v0), v1);
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;
-  const T v5 = times_exp(std::fabs(v0), v1);
+  const T v5 = autofn::times_exp<kNear>(std::fabs(v0), v1);
   const T v6 = d_log_scale * grad;
   const T v7 = v2 * v6;
   grad_grad = v3 + -v4 + d_log_scale * (T(1) - v5);

@@ -14,16 +14,23 @@
 
 namespace autofn_log_cosh {
 
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
 // log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
   return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
 }
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
@@ -37,17 +44,17 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
   grad_target = -v0;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void log_cosh_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
   const T v0 = input - target;
   const T t0 = autofn::tanh(v0);
-  const T v1 = grad * sech2(v0);
-  const T v2 = v1 * d_input;
-  const T v3 = v1 * d_target;
+  const T v1 = grad * d_input;
+  const T v2 = sum_rest(input, -target);
+  const T v3 = grad * d_target;
   grad_grad = t0 * d_input + -t0 * d_target;
-  grad_input = v2 + -v3;
-  grad_target = -v2 + v3;
+  grad_input = times_sech2<kNear>(v1, v0, v2) + times_sech2<kNear>(-v3, v0, v2);
+  grad_target = times_sech2<kNear>(-v1, v0, v2) + times_sech2<kNear>(v3, v0, v2);
 }
 
 }  // namespace autofn_log_cosh

@@ -13,32 +13,43 @@
 
 namespace autofn_logish {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-template <typename T> AUTOFN_FN T logish_forward(T x) {
-  return x * autofn::log1p(sigmoid(x));
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN T logish_backward(T grad, T x) {
-  const T s0 = sigmoid(x);
-  return grad * (x * s0 * sigmoid(-x) / (s0 + T(1)) + autofn::log1p(s0));
+template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
+  return x * autofn::log1p(sigmoid<kNear>(x));
 }
 
-template <typename T>
+template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T x) {
+  const T s0 = sigmoid<kNear>(x);
+  const T v0 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x / (s0 + T(1)), x), x);
+  return grad * (v0 + autofn::log1p(s0));
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T s0 = sigmoid(x);
-  const T s1 = sigmoid(-x);
-  const T v0 = x * s1;
-  const T v1 = s0 / (s0 + T(1));
-  const T v2 = v0 * v1;
-  grad_grad = d_x * (v2 + autofn::log1p(s0));
-  grad_x = d_x * (s1 * v1) * grad * (v0 + T(2) - x * s0 - v2);
+  const T s0 = sigmoid<kNear>(x);
+  const T v0 = s0 + T(1);
+  const T v1 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x / v0, x), x);
+  const T v2 = times_sigmoid<kNear, true>(x, x) + T(2) - times_sigmoid<kNear>(x, x) - v1;
+  grad_grad = d_x * (v1 + autofn::log1p(s0));
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * grad * v2 / v0, x), x);
 }
 
 }  // namespace autofn_logish

@@ -153,4 +153,191 @@ AUTOFN_FN float exp(float x) {
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
+// exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
+// many roundings as x is large.
+AUTOFN_FN float exp(float x, float rest) {
+#ifdef __CUDACC__
+  const float e = ::expf(x);
+  return std::fabs(x) < 200.0f ? std::fma(e, rest, e) : e;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return exp_reduced(x, t, r);
+#endif
+}
+
+AUTOFN_FN double exp(double x, double rest) {
+  const double e = std::exp(x);
+  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+}
+
+// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  return autofn::exp(x, rest);
+#else
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+  return std::fabs(x) <= 87.0f ? p : NAN;
+#endif
+}
+
+template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
+  return autofn::exp(x, rest...);
+}
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kNear) {
+    return exp_near(x, rest...);
+  } else {
+    return autofn::exp(x, rest...);
+  }
+}
+
+// exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
+// times(v, decay(y)) rounds once more at most.
+#ifdef __CUDACC__
+template <typename T> struct Decay { T value, half; };
+
+template <typename T> AUTOFN_FN Decay<T> decay(T y) {
+  return {autofn::exp(-y), autofn::exp(T(-0.5) * y)};
+}
+
+template <typename T> AUTOFN_FN Decay<T> decay(T y, T rest) {
+  return {autofn::exp(-y, rest), autofn::exp(T(-0.5) * y, T(0.5) * rest)};
+}
+
+template <typename T> AUTOFN_FN T value(const Decay<T>& e) { return e.value; }
+template <typename T> AUTOFN_FN T times(T v, const Decay<T>& e) { return v * e.half * e.half; }
+#else
+// p 2^n, where the low bits of t hold n + 254; in double the value itself.
+template <typename T> struct Decay { T p, t; };
+
+inline Decay<float> decay(float y, float rest = -0.0f) {
+  const float x = y > 174.0f ? -174.0f : -y;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + (y > 174.0f ? -0.0f : rest);
+  return {std::fma(exp_quotient(r), r, 1.0f), t};
+}
+
+inline Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
+
+inline Decay<double> decay(double y, double rest) {
+  const double e = std::exp(-y);
+  return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
+}
+
+inline float value(const Decay<float>& e) { return scaled(e.p, e.t); }
+inline double value(const Decay<double>& e) { return e.p; }
+inline float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
+inline double times(double v, const Decay<double>& e) { return v * e.p; }
+#endif
+
+// A first try: NaN where y is large.
+template <typename T> struct NearDecay { T value; };
+
+template <typename T> AUTOFN_FN T value(const NearDecay<T>& e) { return e.value; }
+template <typename T> AUTOFN_FN T times(T v, const NearDecay<T>& e) { return v * e.value; }
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
+  if constexpr (kNear) {
+    return NearDecay<T>{exp_near(-y, rest...)};
+  } else {
+    return autofn::decay(y, rest...);
+  }
+}
+
+// v exp(rest - y), 0 where y is large, whatever v is.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
+  const T product = autofn::times(v, autofn::decay<kNear>(y, rest...));
+  if constexpr (kNear) {
+    return product;
+  } else {
+    return y > (sizeof(T) == 4 ? T(174) : T(1500)) ? T(0) : product;
+  }
+}
+
+// log1p(x): 1 + x = 2^e (1 + f) with 1 + f in about [3/4, 3/2), without the rounding of 1 + x;
+// f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 0.95 ULP over every float32
+// (benchmarks/primitives.md).
+AUTOFN_FN float log1p(float x) {
+#ifdef __CUDACC__
+  return ::log1pf(x);
+#else
+  const float u = x + 1.0f;
+  const std::int32_t i = (bits(u) - 0x3f400000) & -0x00800000;
+  // 2^-e x + (2^-e - 1), exact; for the second term 2^(2 - e), which is never subnormal.
+  const float f = from_bits(bits(x) - i) + std::fma(0.25f, from_bits(0x40800000 - i), -1.0f);
+  const float e = static_cast<float>(i >> 23);
+  float p = -0x1.714d46p-5f;
+  p = std::fma(p, f, 0x1.ac9a8cp-4f);
+  p = std::fma(p, f, -0x1.0d8e8ap-3f);
+  p = std::fma(p, f, 0x1.288612p-3f);
+  p = std::fma(p, f, -0x1.54f032p-3f);
+  p = std::fma(p, f, 0x1.9969bep-3f);
+  p = std::fma(p, f, -0x1.00003ep-2f);
+  p = std::fma(p, f, 0x1.5555a2p-2f);
+  p = std::fma(p, f, -0.5f);
+  // e times the first part of ln 2 is exact, and so is what s = e ln 2 + f lost.
+  const float s = std::fma(e, 0x1.62e4p-1f, f);
+  const float lost = f + std::fma(e, 0x1.62e4p-1f, -s);
+  float r = s + std::fma(p, f * f, std::fma(e, 0x1.7f7d1cp-20f, lost));
+  // Tiny x (and so the sign of 0), inf and NaN.
+  const std::uint32_t a = static_cast<std::uint32_t>(bits(x) & INT32_MAX) - 0x2f800000u;
+  r = a < 0x7f800000u - 0x2f800000u ? r : x;
+  r = u == 0.0f ? -INFINITY : r;
+  return bits(u) < 0 ? NAN : r;
+#endif
+}
+
+AUTOFN_FN double log1p(double x) { return std::log1p(x); }
+
+// tanh(x): an odd polynomial below 1, else 1 - 2 / (exp(2 |x|) + 1), with the sum in the
+// denominator as 2^n (exp(r) - 1) + (2^n + 1). At most 0.95 ULP over every float32
+// (benchmarks/primitives.md).
+AUTOFN_FN float tanh(float x) {
+#ifdef __CUDACC__
+  return ::tanhf(x);
+#else
+  const float y = std::fabs(x);
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(y, 0x1.715476p+1f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(y, 2.0f, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  float p = 0x1.6bedeap-10f;
+  p = std::fma(p, r, 0x1.122872p-7f);
+  p = std::fma(p, r, 0x1.5556c2p-5f);
+  p = std::fma(p, r, 0x1.5554bp-3f);
+  p = std::fma(p, r, 0x1.fffffep-2f);
+  p = std::fma(p, r * r, r);
+  const float s = power_of_two(t);
+  p = 1.0f - 2.0f / std::fma(p, s, s + 1.0f);
+  // 1 from here on; the scale above is right up to 44.
+  p = y > 10.0f ? 1.0f : p;
+  const float z = x * x;
+  float q = -0x1.77dd58p-12f;
+  q = std::fma(q, z, 0x1.2da514p-9f);
+  q = std::fma(q, z, -0x1.0460ccp-7f);
+  q = std::fma(q, z, 0x1.600994p-6f);
+  q = std::fma(q, z, -0x1.b96222p-5f);
+  q = std::fma(q, z, 0x1.110be2p-3f);
+  q = std::fma(q, z, -0x1.55553cp-2f);
+  q = std::fma(q * z, y, y);
+  // NaN too.
+  p = y >= 1.0f ? p : q;
+  return from_bits(bits(p) | (bits(x) & INT32_MIN));
+#endif
+}
+
+AUTOFN_FN double tanh(double x) { return std::tanh(x); }
+
 }  // namespace autofn

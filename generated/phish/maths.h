@@ -16,36 +16,39 @@ namespace autofn_phish {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-template <typename T> AUTOFN_FN T phish_forward(T x) {
-  return x * autofn::tanh(x * autofn::normcdf(x));
+template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
+  return x * autofn::tanh(autofn::times_normcdf<kNear>(x, x));
 }
 
-template <typename T> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T cdf0 = autofn::normcdf(x);
-  const T v0 = x * cdf0;
-  const T v1 = x * (cdf0 + T(0.3989422804014327) * x * autofn::exp_product(x, T(-0.5) * x));
-  return grad * (v1 * sech2(v0) + autofn::tanh(v0));
+template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
+  const T v0 = autofn::times_normcdf<kNear>(x, x);
+  const T v1 = autofn::times_exp_product<kNear>(T(0.3989422804014327) * x, x, T(-0.5) * x);
+  const T v2 = times_sech2<kNear>(x * (autofn::normcdf<kNear>(x) + v1), v0);
+  return grad * (v2 + autofn::tanh(v0));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T cdf0 = autofn::normcdf(x);
-  const T v0 = x * cdf0;
+  const T cdf0 = autofn::normcdf<kNear>(x);
+  const T v0 = autofn::times_normcdf<kNear>(x, x);
   const T t0 = autofn::tanh(v0);
-  const T v1 = sech2(v0);
-  const T v2 = square(x);
-  const T v3 = T(0.7978845608028654) * x * autofn::exp(-T(0.5) * v2);
-  const T v4 = T(0.5) * v3;
-  const T v5 = v3 + T(2) * cdf0;
-  grad_grad = d_x * (t0 + x * v1 * (cdf0 + v4));
-  grad_x = v1 * d_x * grad * (v5 + v4 * (T(2) - v2) - x * (T(0.5) * t0 * square(v5)));
+  const T v1 = square(x);
+  const T v2 = -T(0.5) * v1;
+  const T v3 = -T(0.5) * std::fma(x, x, -(x * x));
+  const T v4 = T(0.3989422804014327) * x;
+  const T v5 = autofn::times_exp<kNear>(T(0.7978845608028654) * x, v2, v3) + T(2) * cdf0;
+  const T v6 = times_sech2<kNear>(x * (cdf0 + autofn::times_exp<kNear>(v4, v2, v3)), v0);
+  const T v7 = v5 + autofn::times_exp<kNear>(v4 * (T(2) - v1), v2, v3);
+  grad_grad = d_x * (t0 + v6);
+  grad_x = times_sech2<kNear>(d_x * grad * (v7 - x * (T(0.5) * t0 * square(v5))), v0);
 }
 
 }  // namespace autofn_phish

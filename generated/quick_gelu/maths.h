@@ -13,32 +13,42 @@
 
 namespace autofn_quick_gelu {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }
 
-template <typename T> AUTOFN_FN T quick_gelu_forward(T x) {
-  return x * sigmoid(T(1.702) * x);
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
+template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_forward(T x) {
+  const T v0 = std::fma(T(1.702), x, -(T(1.702) * x)) + x * constant_rest<T>(1.702, 0.0);
+  return times_sigmoid<kNear>(x, T(1.702) * x, v0);
+}
+
+template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
   const T v0 = T(1.702) * x;
-  return grad * (v0 * sigmoid(-v0) + T(1)) * sigmoid(v0);
+  const T v1 = std::fma(T(1.702), x, -(T(1.702) * x)) + x * constant_rest<T>(1.702, 0.0);
+  const T v2 = grad * (times_sigmoid<kNear, true>(v0, v0, v1) + T(1));
+  return times_sigmoid<kNear>(v2, v0, v1);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(1.702) * x;
-  const T s0 = sigmoid(-v0);
-  const T s1 = sigmoid(v0);
-  const T v1 = s1 * d_x;
-  const T v2 = T(2.896804) * x;
-  grad_grad = v1 * (v0 * s0 + T(1));
-  grad_x = s0 * v1 * grad * (s0 * v2 + T(3.404) - s1 * v2);
+  const T v1 = T(2.896804) * x;
+  const T v2 = std::fma(T(1.702), x, -(T(1.702) * x)) + x * constant_rest<T>(1.702, 0.0);
+  const T v3 = d_x * (times_sigmoid<kNear, true>(v0, v0, v2) + T(1));
+  const T v4 = times_sigmoid<kNear, true>(v1, v0, v2) + T(3.404);
+  const T v5 = d_x * grad * (v4 - times_sigmoid<kNear>(v1, v0, v2));
+  grad_grad = times_sigmoid<kNear>(v3, v0, v2);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v5, v0, v2), v0, v2);
 }
 
 }  // namespace autofn_quick_gelu

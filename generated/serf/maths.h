@@ -13,37 +13,42 @@
 
 namespace autofn_serf {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T serf_forward(T x) {
-  return x * autofn::erf(softplus(x));
+template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
+  return x * autofn::erf(softplus<kNear>(x));
 }
 
-template <typename T> AUTOFN_FN T serf_backward(T grad, T x) {
-  const T sp0 = softplus(x);
-  const T v0 = T(1.1283791670955126) * x * autofn::exp_product(sp0, T(-1) * sp0);
-  return grad * (v0 * sigmoid(x) + autofn::erf(sp0));
+template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {
+  const T sp0 = softplus<kNear>(x);
+  const T v0 = times_sigmoid<kNear>(T(1.1283791670955126) * x, x);
+  const T v1 = autofn::times_exp_product<kNear>(v0, sp0, T(-1) * sp0) + autofn::erf(sp0);
+  return grad * v1;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T sp0 = softplus(x);
-  const T v0 = T(2) * sigmoid(x);
-  const T v1 = x * v0;
-  const T v2 = T(0.5641895835477563) * autofn::exp_product(sp0, T(-1) * sp0);
-  grad_grad = d_x * (v1 * v2 + autofn::erf(sp0));
-  grad_x = d_x * (v0 * v2) * grad * (x * sigmoid(-x) + T(2) - sp0 * v1);
+  const T sp0 = softplus<kNear>(x);
+  const T v0 = T(-1) * sp0;
+  const T v1 = times_sigmoid<kNear>(T(1.1283791670955126) * x, x);
+  const T v2 = times_sigmoid<kNear>(x * (T(2) * sp0), x);
+  const T v3 = times_sigmoid<kNear, true>(x, x) + T(2) - v2;
+  const T v4 = times_sigmoid<kNear>(T(1.1283791670955126) * d_x * grad * v3, x);
+  grad_grad = d_x * (autofn::times_exp_product<kNear>(v1, sp0, v0) + autofn::erf(sp0));
+  grad_x = autofn::times_exp_product<kNear>(v4, sp0, v0);
 }
 
 }  // namespace autofn_serf

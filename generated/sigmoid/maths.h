@@ -13,29 +13,38 @@
 
 namespace autofn_sigmoid {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-template <typename T> AUTOFN_FN T sigmoid_forward(T x) {
-  return sigmoid(x);
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN T sigmoid_backward(T grad, T x) {
-  return grad * sigmoid(-x) * sigmoid(x);
+template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_forward(T x) {
+  return sigmoid<kNear>(x);
 }
 
-template <typename T>
+template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T x) {
+  return times_sigmoid<kNear>(times_sigmoid<kNear, true>(grad, x), x);
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T s0 = sigmoid(x);
-  const T s1 = sigmoid(-x);
-  const T v0 = s0 * s1 * d_x;
-  grad_grad = v0;
-  grad_x = v0 * grad * (s1 - s0);
+  const T v0 = d_x * grad * (sigmoid<kNear, true>(x) - sigmoid<kNear>(x));
+  grad_grad = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x, x), x);
+  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, x), x);
 }
 
 }  // namespace autofn_sigmoid

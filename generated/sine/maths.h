@@ -16,18 +16,20 @@ namespace autofn_sine {
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
-  return autofn::sin<kNear>(omega * x);
+  return autofn::sin<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
-  return grad * omega * autofn::cos<kNear>(omega * x);
+  const T v0 = autofn::cos<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
+  return grad * omega * v0;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
   const T v0 = omega * x;
-  grad_grad = omega * d_x * autofn::cos<kNear>(v0);
-  grad_x = -d_x * grad * square(omega) * autofn::sin<kNear>(v0);
+  const T v1 = std::fma(omega, x, -(omega * x));
+  grad_grad = omega * d_x * autofn::cos<kNear>(v0, v1);
+  grad_x = -d_x * grad * square(omega) * autofn::sin<kNear>(v0, v1);
 }
 
 }  // namespace autofn_sine

@@ -19,46 +19,38 @@ namespace autofn_snake_beta {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
-}
-
 template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  const T v0 = square(autofn::sin<kNear>(times_exp(x, alpha)));
-  return x + v0 / (autofn::exp(beta) + T(1e-09));
+  const T v0 = square(autofn::sin<kNear>(autofn::times_exp<kNear>(x, alpha)));
+  return x + v0 / (autofn::exp<kNear>(beta) + T(1e-09));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = times_exp(x, alpha);
+  const T v0 = autofn::times_exp<kNear>(x, alpha);
   const T sn0 = autofn::sin<kNear>(v0);
   const T v1 = sn0 * autofn::cos<kNear>(v0);
-  const T v2 = autofn::exp(beta) + T(1e-09);
+  const T v2 = autofn::exp<kNear>(beta) + T(1e-09);
   const T v3 = T(2) / v2;
-  grad_x = grad * (v3 * times_exp(v1, alpha) + T(1));
+  grad_x = grad * (v3 * autofn::times_exp<kNear>(v1, alpha) + T(1));
   grad_alpha = grad * (v3 * (v0 * v1));
-  grad_beta = -grad * times_exp(square(sn0), beta) / square(v2);
+  grad_beta = -grad * autofn::times_exp<kNear>(square(sn0), beta) / square(v2);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
-  const T v0 = times_exp(x, alpha);
+  const T v0 = autofn::times_exp<kNear>(x, alpha);
   const T sn0 = autofn::sin<kNear>(v0);
   const T cs0 = autofn::cos<kNear>(v0);
   const T v1 = sn0 * cs0;
-  const T v2 = times_exp(v1, alpha);
-  const T e0 = autofn::exp(beta);
-  const T v3 = e0 + T(1e-09);
+  const T v2 = autofn::times_exp<kNear>(v1, alpha);
+  const T v3 = autofn::exp<kNear>(beta) + T(1e-09);
   const T v4 = T(2) * (T(1) / v3);
   const T v5 = v0 * v1;
   const T v6 = square(sn0);
-  const T v7 = times_exp(v6, beta);
+  const T v7 = autofn::times_exp<kNear>(v6, beta);
   const T v8 = T(1) / square(v3);
   const T v9 = v8 * d_beta;
   const T v10 = square(cs0);
@@ -68,16 +60,19 @@ AUTOFN_FN void snake_beta_double_backward(
   const T v14 = v0 * v6;
   const T v15 = v11 * d_alpha;
   const T v16 = v9 * grad;
-  const T v17 = T(2) * times_exp(v5, beta);
+  const T v17 = T(2) * autofn::times_exp<kNear>(v5, beta);
   const T v18 = v8 * grad;
-  const T v19 = v12 * times_exp(times_exp(v10, alpha) - times_exp(v6, alpha), alpha);
-  const T v20 = v19 + v15 * (v2 + times_exp(v13, alpha) - times_exp(v14, alpha));
-  const T v21 = v12 * (v2 + times_exp(v0 * (v10 - v6), alpha)) + v0 * v15 * (v1 + v13 - v14);
-  const T v22 = -d_x * (T(2) * v18) * times_exp(v2, beta) + -d_alpha * (v17 * v18);
+  const T v19 = autofn::times_exp<kNear>(v10, alpha) - autofn::times_exp<kNear>(v6, alpha);
+  const T v20 = v2 + autofn::times_exp<kNear>(v13, alpha);
+  const T v21 = v15 * (v20 - autofn::times_exp<kNear>(v14, alpha));
+  const T v22 = autofn::times_exp<kNear>(-v2 * (T(2) * v16), beta);
+  const T v23 = v12 * (v2 + autofn::times_exp<kNear>(v0 * (v10 - v6), alpha));
+  const T v24 = -d_x * (T(2) * v18) * autofn::times_exp<kNear>(v2, beta);
+  const T v25 = v16 * (v4 * autofn::times_exp<kNear>(v7, beta) - v7);
   grad_grad = d_x * (v2 * v4 + T(1)) + d_alpha * (v4 * v5) + -v7 * v9;
-  grad_x = v20 + -e0 * (v2 * (T(2) * v16));
-  grad_alpha = v21 + -v16 * v17;
-  grad_beta = v22 + v16 * (v4 * times_exp(v7, beta) - v7);
+  grad_x = v12 * autofn::times_exp<kNear>(v19, alpha) + v21 + v22;
+  grad_alpha = v23 + v0 * v15 * (v1 + v13 - v14) + -v16 * v17;
+  grad_beta = v24 + -d_alpha * (v17 * v18) + v25;
 }
 
 }  // namespace autofn_snake_beta

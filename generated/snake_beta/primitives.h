@@ -106,12 +106,12 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
-// cos(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
-// steps, n = round(2 x / pi), and a polynomial for sin(r) or cos(r). At most 1.20 ULP over every
-// such float32 (benchmarks/primitives.md).
-AUTOFN_FN float cos_near(float x) {
+// cos(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
+// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
+// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
+AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  return std::fma(::sinf(x), -rest, ::cosf(x));
 #else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
@@ -119,10 +119,11 @@ AUTOFN_FN float cos_near(float x) {
   const float n = t - 0x1.800002p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = n * 0x1.777a5cp-25f;
+  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
   const float r = h + m;
   const float l =
-    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+    (m - (r - h)) +
+    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
   const float z = r * r;
   float s = -0x1.99280ep-13f;
   s = std::fma(s, z, 0x1.1106ep-7f);
@@ -139,6 +140,10 @@ AUTOFN_FN float cos_near(float x) {
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }
+
+AUTOFN_FN double cos_near(double x, double rest) {
+  return std::fma(std::sin(x), -rest, std::cos(x));
+}
 
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
@@ -172,6 +177,17 @@ AUTOFN_FN float sin_half_turns(float x, double shift) {
   // An odd number of half turns changes the sign.
   return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
 }
+
+// sin(x + rest) and cos(x + rest), both of any size.
+AUTOFN_FN float sin_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.5) +
+         sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.0);
+}
+
+AUTOFN_FN float cos_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
+         sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
+}
 #endif
 
 // cos(x), whatever the size of x: cos_near, and above 2^17 a reduction in double, most of the
@@ -188,12 +204,35 @@ AUTOFN_FN float cos(float x) {
 
 AUTOFN_FN double cos(double x) { return std::cos(x); }
 
+// cos(x + rest), what x lost in rounding.
+AUTOFN_FN float cos(float x, float rest) {
+#ifdef __CUDACC__
+  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+#else
+  const float ordinary = cos_near(x, rest);
+  const float large = cos_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double cos(double x, double rest) {
+  return std::cos(x) * std::cos(rest) - std::sin(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
   if constexpr (kNear) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
   } else {
     return autofn::cos(x);
+  }
+}
+
+template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
+  } else {
+    return autofn::cos(x, rest);
   }
 }
 
@@ -244,22 +283,70 @@ AUTOFN_FN float exp(float x) {
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
-// sin(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
-// steps, n = round(2 x / pi), and a polynomial for sin(r) or cos(r). At most 1.20 ULP over every
-// such float32 (benchmarks/primitives.md).
-AUTOFN_FN float sin_near(float x) {
+// exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
+// many roundings as x is large.
+AUTOFN_FN float exp(float x, float rest) {
 #ifdef __CUDACC__
-  return ::sinf(x);
+  const float e = ::expf(x);
+  return std::fabs(x) < 200.0f ? std::fma(e, rest, e) : e;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return exp_reduced(x, t, r);
+#endif
+}
+
+AUTOFN_FN double exp(double x, double rest) {
+  const double e = std::exp(x);
+  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+}
+
+// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  return autofn::exp(x, rest);
+#else
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+  return std::fabs(x) <= 87.0f ? p : NAN;
+#endif
+}
+
+template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
+  return autofn::exp(x, rest...);
+}
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kNear) {
+    return exp_near(x, rest...);
+  } else {
+    return autofn::exp(x, rest...);
+  }
+}
+
+// sin(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
+// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
+// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
+AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  return std::fma(::cosf(x), rest, ::sinf(x));
 #else
   // Odd t: the other polynomial; the second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = n * 0x1.777a5cp-25f;
+  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
   const float r = h + m;
   const float l =
-    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+    (m - (r - h)) +
+    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
   const float z = r * r;
   float s = -0x1.99280ep-13f;
   s = std::fma(s, z, 0x1.1106ep-7f);
@@ -271,11 +358,15 @@ AUTOFN_FN float sin_near(float x) {
   c = std::fma(c, z, -0.5f);
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
-  return x == 0.0f ? x : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 #endif
 }
 
 AUTOFN_FN double sin_near(double x) { return std::sin(x); }
+
+AUTOFN_FN double sin_near(double x, double rest) {
+  return std::fma(std::cos(x), rest, std::sin(x));
+}
 
 // sin(x), whatever the size of x: sin_near, and above 2^17 a reduction in double, most of the
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
@@ -291,12 +382,76 @@ AUTOFN_FN float sin(float x) {
 
 AUTOFN_FN double sin(double x) { return std::sin(x); }
 
+// sin(x + rest), what x lost in rounding.
+AUTOFN_FN float sin(float x, float rest) {
+#ifdef __CUDACC__
+  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+#else
+  const float ordinary = sin_near(x, rest);
+  const float large = sin_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double sin(double x, double rest) {
+  return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
   if constexpr (kNear) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
+  }
+}
+
+template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
+  } else {
+    return autofn::sin(x, rest);
+  }
+}
+
+#ifndef __CUDACC__
+// v exp(x) from r and t, as exp_reduced.
+inline float times_exp_reduced(float v, float x, float t, float r) {
+  float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);
+  p = x > 174.0f ? (v == 0.0f ? v : v * INFINITY) : p;
+  return x < -174.0f ? 0.0f : p;
+}
+#endif
+
+// v exp(x + rest): 0 where v is 0, however large x is, and rounded to a subnormal number once.
+AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  const float half = ::expf(0.5f * x);
+  const float product = v * half * half;
+  const float found = std::fabs(x) < 200.0f ? std::fma(product, rest, product) : product;
+  return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return times_exp_reduced(v, x, t, r);
+#endif
+}
+
+AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
+  const double half = std::exp(0.5 * x);
+  const double product = v * half * half;
+  const double found = std::fabs(x) < 1500.0 ? std::fma(product, rest, product) : product;
+  return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
+}
+
+// Or a first try: NaN where x is large.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
+  if constexpr (kNear) {
+    return v * exp_near(x, rest...);
+  } else {
+    return autofn::times_exp(v, x, rest...);
   }
 }
 

@@ -13,28 +13,32 @@
 
 namespace autofn_softcap {
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
   return cap * autofn::tanh(x / cap);
 }
 
-template <typename T> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
-  return grad * sech2(x / cap);
+template <typename T, bool kNear = false> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
+  const T v0 = x / cap;
+  const T v1 = (x - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * (T(1) / cap);
+  return times_sech2<kNear>(grad, v0, v1);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / cap;
   const T v1 = v0 * x;
-  const T v2 = d_x * sech2(v1);
-  grad_grad = v2;
-  grad_x = -v2 * (T(2) * v0) * grad * autofn::tanh(v1);
+  const T v2 = x * ((T(1) - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * v0);
+  const T v3 = std::fma(v0, x, -(v0 * x)) + v2;
+  grad_grad = times_sech2<kNear>(d_x, v1, v3);
+  grad_x = times_sech2<kNear>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1, v3);
 }
 
 }  // namespace autofn_softcap

@@ -13,32 +13,33 @@
 
 namespace autofn_softplus {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T softplus_forward(T x) {
-  return softplus(x);
+template <typename T, bool kNear = false> AUTOFN_FN T softplus_forward(T x) {
+  return softplus<kNear>(x);
 }
 
-template <typename T> AUTOFN_FN T softplus_backward(T grad, T x) {
-  return grad * sigmoid(x);
+template <typename T, bool kNear = false> AUTOFN_FN T softplus_backward(T grad, T x) {
+  return times_sigmoid<kNear>(grad, x);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void softplus_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = d_x * sigmoid(x);
-  grad_grad = v0;
-  grad_x = v0 * grad * sigmoid(-x);
+  grad_grad = times_sigmoid<kNear>(d_x, x);
+  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x * grad, x), x);
 }
 
 }  // namespace autofn_softplus

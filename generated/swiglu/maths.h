@@ -14,36 +14,38 @@
 
 namespace autofn_swiglu {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN T swiglu_forward(T gate, T x) {
-  return gate * x * sigmoid(gate);
+template <typename T, bool kNear = false> AUTOFN_FN T swiglu_forward(T gate, T x) {
+  return times_sigmoid<kNear>(gate * x, gate);
 }
 
-template <typename T> AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = grad * sigmoid(gate);
-  grad_gate = v0 * x * (gate * sigmoid(-gate) + T(1));
-  grad_x = gate * v0;
+template <typename T, bool kNear = false>
+AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
+  const T v0 = grad * x * (times_sigmoid<kNear, true>(gate, gate) + T(1));
+  grad_gate = times_sigmoid<kNear>(v0, gate);
+  grad_x = times_sigmoid<kNear>(grad * gate, gate);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void swiglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T s0 = sigmoid(gate);
-  const T s1 = sigmoid(-gate);
-  const T v0 = gate * s1;
-  const T v1 = s0 * (v0 + T(1));
-  const T v2 = v1 * d_gate;
-  const T v3 = gate * s0;
-  grad_grad = v2 * x + v3 * d_x;
-  grad_gate = x * (d_gate * (s0 * s1) * grad) * (v0 + T(2) - v3) + grad * (v1 * d_x);
-  grad_x = v2 * grad;
+  const T v0 = times_sigmoid<kNear, true>(gate, gate);
+  const T v1 = v0 + T(1);
+  const T v4 = times_sigmoid<kNear>(v1 * (d_gate * x), gate);
+  const T v2 = d_gate * grad;
+  const T v3 = x * v2 * (v0 + T(2) - times_sigmoid<kNear>(gate, gate));
+  const T v5 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v3, gate), gate);
+  grad_grad = v4 + times_sigmoid<kNear>(gate * d_x, gate);
+  grad_gate = v5 + times_sigmoid<kNear>(v1 * (d_x * grad), gate);
+  grad_x = times_sigmoid<kNear>(v1 * v2, gate);
 }
 
 }  // namespace autofn_swiglu

@@ -13,32 +13,34 @@
 
 namespace autofn_swish {
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T> AUTOFN_FN T swish_forward(T x, T beta) {
-  return x * sigmoid(x * beta);
+template <typename T, bool kNear = false> AUTOFN_FN T swish_forward(T x, T beta) {
+  return times_sigmoid<kNear>(x, x * beta, std::fma(x, beta, -(x * beta)));
 }
 
-template <typename T> AUTOFN_FN T swish_backward(T grad, T x, T beta) {
+template <typename T, bool kNear = false> AUTOFN_FN T swish_backward(T grad, T x, T beta) {
   const T v0 = beta * x;
-  return grad * (v0 * sigmoid(-v0) + T(1)) * sigmoid(v0);
+  const T v1 = std::fma(beta, x, -(beta * x));
+  const T v2 = grad * (times_sigmoid<kNear, true>(v0, v0, v1) + T(1));
+  return times_sigmoid<kNear>(v2, v0, v1);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
   const T v0 = beta * x;
-  const T s0 = sigmoid(-v0);
-  const T v1 = v0 * s0;
-  const T s1 = sigmoid(v0);
-  const T v2 = s1 * d_x;
-  grad_grad = v2 * (v1 + T(1));
-  grad_x = beta * (s0 * v2 * grad) * (v1 + T(2) - v0 * s1);
+  const T v1 = std::fma(beta, x, -(beta * x));
+  const T v2 = times_sigmoid<kNear, true>(v0, v0, v1);
+  const T v3 = beta * (d_x * grad) * (v2 + T(2) - times_sigmoid<kNear>(v0, v0, v1));
+  grad_grad = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v0, v1), v0, v1);
 }
 
 }  // namespace autofn_swish

@@ -17,15 +17,41 @@ void swish_beta_forward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+    // NaN, and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = swish_beta_forward<T, true>(x[i], beta_one);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      out[i] = swish_beta_forward(x[i], beta_one);
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = swish_beta_forward(x[i], beta_one);
+      }
     }
     return;
   }
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = swish_beta_forward<T, true>(x[i], beta[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = swish_beta_forward(x[i], beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = swish_beta_forward(x[i], beta[i]);
+    }
   }
 }
 
@@ -41,15 +67,41 @@ void swish_beta_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+    // NaN, and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        swish_beta_backward<T, true>(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+        odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      swish_beta_backward(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        swish_beta_backward(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+      }
     }
     return;
   }
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_beta_backward<T, true>(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
+      odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    swish_beta_backward(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_beta_backward(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
+    }
   }
 }
 
@@ -69,17 +121,45 @@ void swish_beta_double_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T d_beta_one = d_beta[0];
     const T beta_one = beta[0];
+    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+    // NaN, and its part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        swish_beta_double_backward<T, true>(grad[i], d_x[i], d_beta_one, x[i], beta_one,
+            grad_grad[i], grad_x[i], grad_beta[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_beta[i] * T(0);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      swish_beta_double_backward(grad[i], d_x[i], d_beta_one, x[i], beta_one, grad_grad[i],
-          grad_x[i], grad_beta[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        swish_beta_double_backward(grad[i], d_x[i], d_beta_one, x[i], beta_one, grad_grad[i],
+            grad_x[i], grad_beta[i]);
+      }
     }
     return;
   }
+  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
+  // NaN, and its part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_beta_double_backward<T, true>(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i],
+          grad_x[i], grad_beta[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_beta[i] * T(0);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    swish_beta_double_backward(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i],
-        grad_x[i], grad_beta[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_beta_double_backward(grad[i], d_x[i], d_beta[i], x[i], beta[i], grad_grad[i],
+          grad_x[i], grad_beta[i]);
+    }
   }
 }
 

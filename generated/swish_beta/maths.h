@@ -27,41 +27,57 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-template <typename T> AUTOFN_FN T swish_beta_forward(T x, T beta) {
-  return x * sigmoid(x * beta);
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T>
+template <typename T, bool kNear = false> AUTOFN_FN T swish_beta_forward(T x, T beta) {
+  return times_sigmoid<kNear>(x, x * beta, std::fma(x, beta, -(x * beta)));
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta) {
   const T v0 = beta * x;
-  const T s0 = sigmoid(-v0);
-  const T v1 = grad * sigmoid(v0);
-  grad_x = v1 * (v0 * s0 + T(1));
-  grad_beta = s0 * v1 * square(x);
+  const T v1 = std::fma(beta, x, -(beta * x));
+  const T v2 = grad * (times_sigmoid<kNear, true>(v0, v0, v1) + T(1));
+  const T v3 = times_sigmoid<kNear>(grad * square(x), v0, v1);
+  grad_x = times_sigmoid<kNear>(v2, v0, v1);
+  grad_beta = times_sigmoid<kNear, true>(v3, v0, v1);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
   const T v0 = beta * x;
-  const T s0 = sigmoid(-v0);
-  const T v1 = v0 * s0;
-  const T s1 = sigmoid(v0);
-  const T v2 = s1 * d_x;
-  const T v3 = s0 * s1 * d_beta;
-  const T v4 = grad * (v1 + T(2) - v0 * s1);
-  const T v5 = v4 * (s0 * v2);
-  grad_grad = v2 * (v1 + T(1)) + v3 * square(x);
-  grad_x = beta * v5 + x * (v3 * v4);
-  grad_beta = x * v5 + v3 * grad * powi<3>(x) * (s0 - s1);
+  const T v1 = std::fma(beta, x, -(beta * x));
+  const T v2 = times_sigmoid<kNear, true>(v0, v0, v1);
+  const T v3 = grad * (v2 + T(2) - times_sigmoid<kNear>(v0, v0, v1));
+  const T v4 = d_x * v3;
+  const T v9 = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
+  const T v5 = times_sigmoid<kNear>(d_beta * square(x), v0, v1);
+  const T v10 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * v4, v0, v1), v0, v1);
+  const T v6 = times_sigmoid<kNear>(x * (d_beta * v3), v0, v1);
+  const T v11 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x * v4, v0, v1), v0, v1);
+  const T v7 = sigmoid<kNear, true>(v0, v1) - sigmoid<kNear>(v0, v1);
+  const T v8 = times_sigmoid<kNear>(d_beta * grad * powi<3>(x) * v7, v0, v1);
+  grad_grad = v9 + times_sigmoid<kNear, true>(v5, v0, v1);
+  grad_x = v10 + times_sigmoid<kNear, true>(v6, v0, v1);
+  grad_beta = v11 + times_sigmoid<kNear, true>(v8, v0, v1);
 }
 
 }  // namespace autofn_swish_beta

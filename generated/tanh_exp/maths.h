@@ -13,38 +13,41 @@
 
 namespace autofn_tanh_exp {
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
-}
-
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
   return T(4) * e * r * r;
 }
 
-template <typename T> AUTOFN_FN T tanh_exp_forward(T x) {
-  return x * autofn::tanh(autofn::exp(x));
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = T(1) / (T(1) + e);
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-template <typename T> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
-  const T e0 = autofn::exp(x);
-  return grad * (autofn::tanh(e0) + times_exp(x * sech2(e0), x));
+template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
+  return x * autofn::tanh(autofn::exp<kNear>(x));
 }
 
-template <typename T>
+template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
+  const T e0 = autofn::exp<kNear>(x);
+  const T v0 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(x, e0), x);
+  return grad * v0;
+}
+
+template <typename T, bool kNear = false>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T e0 = autofn::exp(x);
+  const T e0 = autofn::exp<kNear>(x);
   const T t0 = autofn::tanh(e0);
-  const T v0 = sech2(e0);
-  const T v1 = x * v0;
-  const T v2 = times_exp(v1, x);
-  const T v3 = v2 + times_exp(v0, x) + times_exp(v0 - T(2) * times_exp(t0 * v1, x), x);
-  grad_grad = d_x * (t0 + v2);
+  const T v0 = sech2<kNear>(e0);
+  const T v1 = autofn::times_exp<kNear>(times_sech2<kNear>(x, e0), x);
+  const T v2 = v0 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(x * t0, e0), x);
+  const T v3 = v1 + autofn::times_exp<kNear>(v0, x) + autofn::times_exp<kNear>(v2, x);
+  grad_grad = d_x * (t0 + v1);
   grad_x = d_x * grad * v3;
 }
 

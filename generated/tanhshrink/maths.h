@@ -14,25 +14,33 @@
 namespace autofn_tanhshrink {
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <typename T> AUTOFN_FN T sech2(T x) {
-  const T e = autofn::exp(T(-2) * std::fabs(x));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
   return T(4) * e * r * r;
+}
+
+// v / cosh(x)**2, rounded to a subnormal number once.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+  const T y = T(2) * std::fabs(x);
+  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = T(1) / (T(1) + e);
+  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
   return x - autofn::tanh(x);
 }
 
-template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
-  return grad * (T(1) - sech2(x));
+template <typename T, bool kNear = false> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
+  return grad * (T(1) - sech2<kNear>(x));
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = sech2(x);
-  grad_grad = d_x * (T(1) - v0);
-  grad_x = d_x * (T(2) * v0) * grad * autofn::tanh(x);
+  grad_grad = d_x * (T(1) - sech2<kNear>(x));
+  grad_x = times_sech2<kNear>(T(2) * d_x * grad * autofn::tanh(x), x);
 }
 
 }  // namespace autofn_tanhshrink

@@ -13,28 +13,22 @@
 
 namespace autofn_trunc_exp {
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
+template <typename T, bool kNear = false> AUTOFN_FN T trunc_exp_forward(T x) {
+  return autofn::exp<kNear>(x);
 }
 
-template <typename T> AUTOFN_FN T trunc_exp_forward(T x) {
-  return autofn::exp(x);
-}
-
-template <typename T> AUTOFN_FN T trunc_exp_backward(T grad, T x) {
+template <typename T, bool kNear = false> AUTOFN_FN T trunc_exp_backward(T grad, T x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
-  return grad * autofn::exp(v0 >= T(15) ? T(15) : v0);
+  return autofn::times_exp<kNear>(grad, v0 >= T(15) ? T(15) : v0);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void trunc_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
   const T v1 = v0 >= T(15) ? T(15) : v0;
-  grad_grad = d_x * autofn::exp(v1);
-  grad_x = d_x * grad * times_exp(x > T(-15) ? (v0 < T(15) ? T(1) : T(0)) : T(0), v1);
+  const T v2 = autofn::times_exp<kNear>(x > T(-15) ? (v0 < T(15) ? T(1) : T(0)) : T(0), v1);
+  grad_grad = autofn::times_exp<kNear>(d_x, v1);
+  grad_x = d_x * grad * v2;
 }
 
 }  // namespace autofn_trunc_exp

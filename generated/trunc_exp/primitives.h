@@ -153,4 +153,92 @@ AUTOFN_FN float exp(float x) {
 
 AUTOFN_FN double exp(double x) { return std::exp(x); }
 
+// exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
+// many roundings as x is large.
+AUTOFN_FN float exp(float x, float rest) {
+#ifdef __CUDACC__
+  const float e = ::expf(x);
+  return std::fabs(x) < 200.0f ? std::fma(e, rest, e) : e;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return exp_reduced(x, t, r);
+#endif
+}
+
+AUTOFN_FN double exp(double x, double rest) {
+  const double e = std::exp(x);
+  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+}
+
+// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  return autofn::exp(x, rest);
+#else
+  // 1.5 * 2^23 + 127
+  const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
+  const float n = t - 0x1.8000fep+23f;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+  return std::fabs(x) <= 87.0f ? p : NAN;
+#endif
+}
+
+template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
+  return autofn::exp(x, rest...);
+}
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kNear) {
+    return exp_near(x, rest...);
+  } else {
+    return autofn::exp(x, rest...);
+  }
+}
+
+#ifndef __CUDACC__
+// v exp(x) from r and t, as exp_reduced.
+inline float times_exp_reduced(float v, float x, float t, float r) {
+  float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);
+  p = x > 174.0f ? (v == 0.0f ? v : v * INFINITY) : p;
+  return x < -174.0f ? 0.0f : p;
+}
+#endif
+
+// v exp(x + rest): 0 where v is 0, however large x is, and rounded to a subnormal number once.
+AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
+#ifdef __CUDACC__
+  const float half = ::expf(0.5f * x);
+  const float product = v * half * half;
+  const float found = std::fabs(x) < 200.0f ? std::fma(product, rest, product) : product;
+  return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
+#else
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
+  return times_exp_reduced(v, x, t, r);
+#endif
+}
+
+AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
+  const double half = std::exp(0.5 * x);
+  const double product = v * half * half;
+  const double found = std::fabs(x) < 1500.0 ? std::fma(product, rest, product) : product;
+  return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
+}
+
+// Or a first try: NaN where x is large.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
+  if constexpr (kNear) {
+    return v * exp_near(x, rest...);
+  } else {
+    return autofn::times_exp(v, x, rest...);
+  }
+}
+
 }  // namespace autofn

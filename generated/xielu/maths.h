@@ -22,69 +22,66 @@ namespace autofn_xielu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// v * exp(u), in two halves: they overflow late, and not at all where v is 0.
-template <typename T> AUTOFN_FN T times_exp(T v, T u) {
-  const T half = autofn::exp(T(0.5) * u);
-  // Not &&: a branch would keep compilers from vectorising.
-  return (v == T(0)) & (half == T(INFINITY)) ? v : v * half * half;
-}
-
-// 1 / (1 + exp(-x)): exp of a negative argument only, so nothing overflows.
-// The reciprocal is the same for x and -x, so that compilers share it.
-template <typename T> AUTOFN_FN T sigmoid(T x) {
-  const T e = autofn::exp(-std::fabs(x));
-  const T r = T(1) / (T(1) + e);
-  return x < T(0) ? e * r : r;
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <typename T> AUTOFN_FN T softplus(T x) {
-  return (x < T(0) ? T(0) : x) + autofn::log1p(autofn::exp(-std::fabs(x)));
+template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
-template <typename T> AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  const T v0 = beta + softplus(alpha_n);
+template <typename T, bool kNear = false>
+AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
+  const T v0 = beta + softplus<kNear>(alpha_n);
   const T v1 = v0 * autofn::expm1(x >= eps ? eps : x) + beta * x - v0 * x;
-  return x > T(0) ? x * (beta + x * softplus(alpha_p)) : v1;
+  return x > T(0) ? x * (beta + x * softplus<kNear>(alpha_p)) : v1;
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   const bool c0 = x > T(0);
-  const T sp0 = softplus(alpha_n);
+  const T sp0 = softplus<kNear>(alpha_n);
   const T v0 = x >= eps ? eps : x;
-  const T v1 = (sp0 + beta) * times_exp(eps > x ? T(1) : T(0), v0) - sp0;
-  grad_x = grad * (c0 ? beta + T(2) * x * softplus(alpha_p) : v1);
-  grad_alpha_p = c0 ? grad * square(x) * sigmoid(alpha_p) : T(0);
-  grad_alpha_n = c0 ? T(0) : grad * (autofn::expm1(v0) - x) * sigmoid(alpha_n);
+  const T v1 = (sp0 + beta) * autofn::times_exp<kNear>(eps > x ? T(1) : T(0), v0) - sp0;
+  grad_x = grad * (c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : v1);
+  grad_alpha_p = c0 ? times_sigmoid<kNear>(grad * square(x), alpha_p) : T(0);
+  grad_alpha_n = c0 ? T(0) : times_sigmoid<kNear>(grad * (autofn::expm1(v0) - x), alpha_n);
 }
 
-template <typename T>
+template <typename T, bool kNear = false>
 AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
     T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  const T v0 = T(2) * softplus(alpha_p);
+  const T v0 = T(2) * softplus<kNear>(alpha_p);
   const bool c0 = x > T(0);
-  const T sp0 = softplus(alpha_n);
+  const T sp0 = softplus<kNear>(alpha_n);
   const T v1 = eps > x ? T(1) : T(0);
   const T v2 = x >= eps ? eps : x;
-  const T v3 = times_exp(v1, v2);
+  const T v3 = autofn::times_exp<kNear>(v1, v2);
   const T v4 = v3 * (sp0 + beta);
-  const T s0 = sigmoid(alpha_p);
-  const T v5 = s0 * square(x);
-  const T s1 = sigmoid(alpha_n);
-  const T v6 = s1 * (autofn::expm1(v2) - x);
+  const T v5 = square(x);
+  const T v6 = autofn::expm1(v2) - x;
   const T v7 = d_x * grad;
-  const T v8 = c0 ? x * (T(2) * s0) : T(0);
+  const T v8 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
   const T v9 = grad * d_alpha_p;
-  const T v10 = c0 ? T(0) : s1 * (v3 - T(1));
+  const T v10 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
   const T v11 = grad * d_alpha_n;
-  const T v12 = d_x * (c0 ? beta + v0 * x : v4 - sp0) + (c0 ? v5 * d_alpha_p : T(0));
-  grad_grad = v12 + (c0 ? T(0) : v6 * d_alpha_n);
+  const T v14 = c0 ? times_sigmoid<kNear>(v5 * d_alpha_p, alpha_p) : T(0);
+  const T v15 = c0 ? T(0) : times_sigmoid<kNear>(v6 * d_alpha_n, alpha_n);
+  const T v12 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v5 * v9, alpha_p), alpha_p);
+  const T v13 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v6 * v11, alpha_n), alpha_n);
+  grad_grad = d_x * (c0 ? beta + v0 * x : v4 - sp0) + v14 + v15;
   grad_x = v7 * (c0 ? v0 : v1 * v4) + v8 * v9 + v10 * v11;
-  grad_alpha_p = v7 * v8 + (c0 ? v5 * v9 * sigmoid(-alpha_p) : T(0));
-  grad_alpha_n = v7 * v10 + (c0 ? T(0) : v6 * v11 * sigmoid(-alpha_n));
+  grad_alpha_p = v7 * v8 + (c0 ? v12 : T(0));
+  grad_alpha_n = v7 * v10 + (c0 ? T(0) : v13);
 }
 
 }  // namespace autofn_xielu

@@ -13,11 +13,34 @@ AUTOFN_FN float cos(float x) {
 
 AUTOFN_FN double cos(double x) { return std::cos(x); }
 
+// cos(x + rest), what x lost in rounding.
+AUTOFN_FN float cos(float x, float rest) {
+#ifdef __CUDACC__
+  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+#else
+  const float ordinary = cos_near(x, rest);
+  const float large = cos_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double cos(double x, double rest) {
+  return std::cos(x) * std::cos(rest) - std::sin(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
   if constexpr (kNear) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
   } else {
     return autofn::cos(x);
+  }
+}
+
+template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
+  } else {
+    return autofn::cos(x, rest);
   }
 }

@@ -1,9 +1,9 @@
-// cos(x) for |x| <= 2^17, NaN for inf and NaN, not even near beyond: r = x - n pi / 2 in three
-// steps, n = round(2 x / pi), and a polynomial for sin(r) or cos(r). At most 1.20 ULP over every
-// such float32 (benchmarks/primitives.md).
-AUTOFN_FN float cos_near(float x) {
+// cos(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
+// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
+// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
+AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  return std::fma(::sinf(x), -rest, ::cosf(x));
 #else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
@@ -11,10 +11,11 @@ AUTOFN_FN float cos_near(float x) {
   const float n = t - 0x1.800002p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = n * 0x1.777a5cp-25f;
+  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
   const float r = h + m;
   const float l =
-    (m - (r - h)) + std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m));
+    (m - (r - h)) +
+    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
   const float z = r * r;
   float s = -0x1.99280ep-13f;
   s = std::fma(s, z, 0x1.1106ep-7f);
@@ -31,3 +32,7 @@ AUTOFN_FN float cos_near(float x) {
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }
+
+AUTOFN_FN double cos_near(double x, double rest) {
+  return std::fma(std::sin(x), -rest, std::cos(x));
+}

@@ -20,3 +20,11 @@ inline float exp_product(float a, float b) {
   return exp_reduced(x, t, r);
 }
 #endif
+
+template <bool kNear, typename T> AUTOFN_FN T exp_product(T a, T b) {
+  if constexpr (kNear) {
+    return exp_near(a * b, std::fma(a, b, -(a * b)));
+  } else {
+    return autofn::exp_product(a, b);
+  }
+}

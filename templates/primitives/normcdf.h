@@ -1,34 +1,48 @@
 // needs: exp
-// The standard normal distribution function: an odd polynomial about 1/2 for |x| < 1. For the lower
-// tail exp(-x^2 / 2) g(v), v = (y - 5) / (y + 5), y = |x|, at most 15, where the exponential is 0;
-// with g multiplied by exp(r) - 1 and added, two roundings less. For the upper tail 1 minus that.
-// At most 4.17 ULP, near -12.6, 3.1 from -11 on, over every float32 (benchmarks/primitives.md).
-AUTOFN_FN float normcdf(float x) {
+// v times the standard normal distribution function, rounded to a subnormal number once: an odd
+// polynomial about 1/2 for |x| < 1. For the lower tail exp(-x^2 / 2) g(w), w = (y - 5) / (y + 5),
+// y = |x|, at most 19, where the exponential is 0; with g multiplied by exp(r) - 1 and added, two
+// roundings less. For the upper tail 1 minus that. With v = 1 at most 4.17 ULP, near -12.6, 3.1
+// from -11 on, over every float32 (benchmarks/primitives.md).
+#ifndef __CUDACC__
+inline float at_most_19(float y) {
+  return from_bits(bits(y) < 0x41980000 ? bits(y) : 0x41980000);
+}
+#endif
+
+template <bool kNear> AUTOFN_FN float times_normcdf(float v, float x) {
 #ifdef __CUDACC__
-  return ::normcdff(x);
+  return x < -40.0f ? 0.0f : v * ::normcdff(x);
 #else
-  const std::int32_t magnitude = bits(x) & INT32_MAX;
-  const float y = from_bits(magnitude < 0x41700000 ? magnitude : 0x41700000);
-  const float v = (y - 5.0f) / (y + 5.0f);
+  const float y = kNear ? std::fabs(x) : at_most_19(std::fabs(x));
+  const float w = (y - 5.0f) / (y + 5.0f);
   float g = 0x1.903deap-13f;
-  g = std::fma(g, v, 0x1.9e0a18p-13f);
-  g = std::fma(g, v, -0x1.3bf72cp-9f);
-  g = std::fma(g, v, 0x1.26b28ep-7f);
-  g = std::fma(g, v, -0x1.7f83a6p-6f);
-  g = std::fma(g, v, 0x1.88077ep-5f);
-  g = std::fma(g, v, -0x1.4b4d44p-4f);
-  g = std::fma(g, v, 0x1.db6b08p-4f);
-  g = std::fma(g, v, -0x1.25cd14p-3f);
-  g = std::fma(g, v, 0x1.3b0fbcp-4f);
+  g = std::fma(g, w, 0x1.9e0a18p-13f);
+  g = std::fma(g, w, -0x1.3bf72cp-9f);
+  g = std::fma(g, w, 0x1.26b28ep-7f);
+  g = std::fma(g, w, -0x1.7f83a6p-6f);
+  g = std::fma(g, w, 0x1.88077ep-5f);
+  g = std::fma(g, w, -0x1.4b4d44p-4f);
+  g = std::fma(g, w, 0x1.db6b08p-4f);
+  g = std::fma(g, w, -0x1.25cd14p-3f);
+  g = std::fma(g, w, 0x1.3b0fbcp-4f);
   // Reduced as in exp_product(x, -x / 2), so that a density beside it shares all of this.
   const float h = -0.5f * x;
   const float e = x * h;
-  const float t = std::fma(e, 0x1.715476p+0f, kExpShift);
-  const float n = t - kExpShift;
+  constexpr float shift = kNear ? 0x1.8000fep+23f : kExpShift;
+  const float t = std::fma(e, 0x1.715476p+0f, shift);
+  const float n = t - shift;
   float r = std::fma(x, h, n * -0x1.62e4p-1f);
   r = std::fma(n, -0x1.7f7d1cp-20f, r);
-  const float scaled_tail = scaled(std::fma(g, exp_quotient(r) * r, g), t);
-  const float tail = e < -104.0f ? 0.0f : scaled_tail;
+  const float m = std::fma(g, exp_quotient(r) * r, g);
+  float tail;
+  if constexpr (kNear) {
+    tail = y <= 13.0f ? m * power_of_two(t) : NAN;
+    tail = x < 0.0f ? v * tail : tail;
+  } else {
+    tail = scaled(x < 0.0f ? v * m : m, t);
+    tail = e < -174.0f ? 0.0f : tail;
+  }
   const float z = x * x;
   float q = 0x1.8b9882p-14f;
   q = std::fma(q, z, -0x1.32951cp-10f);
@@ -36,10 +50,12 @@ AUTOFN_FN float normcdf(float x) {
   q = std::fma(q, z, -0x1.105768p-4f);
   q = std::fma(q, z, 0x1.988452p-2f);
   const float middle = std::fma(x, q, 0.5f);
-  const float outside = x > 0.0f ? 1.0f - tail : tail;
-  return z < 1.0f ? middle : outside;
+  const float outside = x > 0.0f ? v * (1.0f - tail) : tail;
+  return z < 1.0f ? v * middle : outside;
 #endif
 }
+
+AUTOFN_FN float normcdf(float x) { return times_normcdf<false>(1.0f, x); }
 
 // erfc(z) / 2 at z = -x / sqrt(2), and its slope times what z was rounded by: erfc's relative error
 // is 2 z^2 times that of z.
@@ -53,4 +69,13 @@ AUTOFN_FN double normcdf(double x) {
   const double d = std::fabs(x) < 40.0 ? rounded : 0.0;
   return 0.5 * std::fma(-0x1.20dd750429b6dp+0 * d, std::exp(-z * z), std::erfc(z));
 #endif
+}
+
+template <bool kNear> AUTOFN_FN double times_normcdf(double v, double x) {
+  return x < -40.0 ? 0.0 : v * normcdf(x);
+}
+
+// A first try: NaN for |x| > 13.
+template <bool kNear, typename T> AUTOFN_FN T normcdf(T x) {
+  return times_normcdf<kNear>(T(1), x);
 }

@@ -13,11 +13,34 @@ AUTOFN_FN float sin(float x) {
 
 AUTOFN_FN double sin(double x) { return std::sin(x); }
 
+// sin(x + rest), what x lost in rounding.
+AUTOFN_FN float sin(float x, float rest) {
+#ifdef __CUDACC__
+  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+#else
+  const float ordinary = sin_near(x, rest);
+  const float large = sin_of_sum(x, rest);
+  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
+#endif
+}
+
+AUTOFN_FN double sin(double x, double rest) {
+  return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
+}
+
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
 template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
   if constexpr (kNear) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
+  }
+}
+
+template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kNear) {
+    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
+  } else {
+    return autofn::sin(x, rest);
   }
 }

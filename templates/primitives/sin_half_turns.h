@@ -30,4 +30,15 @@ AUTOFN_FN float sin_half_turns(float x, double shift) {
   // An odd number of half turns changes the sign.
   return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
 }
+
+// sin(x + rest) and cos(x + rest), both of any size.
+AUTOFN_FN float sin_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.5) +
+         sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.0);
+}
+
+AUTOFN_FN float cos_of_sum(float x, float rest) {
+  return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
+         sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
+}
 #endif
