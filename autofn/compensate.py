@@ -99,20 +99,12 @@ class _Compensation:
                 scale, other = power
                 rest = self._rest(other)
                 return None if rest is None else self._add("mul", (scale, rest))
-            parts: list[int | None] = [self._add("product_rest", (a, b))]
-            for value, other in ((a, b), (b, a)):
-                rest = self._rest(other)
-                parts.append(None if rest is None else self._add("mul", (value, rest)))
-            return self._total(parts)
+            return self._product_lost(a, b)
         if node.op == "powi" and node.n == 3:
             # powi<3> multiplies the square by x.
             (x,) = node.args
             square = self._add("square", (x,))
-            parts = [self._add("product_rest", (square, x))]
-            for value, other in ((square, x), (x, square)):
-                rest = self._rest(other)
-                parts.append(None if rest is None else self._add("mul", (value, rest)))
-            return self._total(parts)
+            return self._product_lost(square, x)
         if node.op == "neg":
             rest = self._rest(node.args[0])
             return None if rest is None else self._add("neg", (rest,))
@@ -126,6 +118,13 @@ class _Compensation:
             assert total is not None
             return self._add("mul", (total, self._add("div", (one, b))))
         return None
+
+    def _product_lost(self, a: int, b: int) -> int:
+        total = self._add("product_rest", (a, b))
+        for value, other in ((a, b), (b, a)):
+            if (rest := self._rest(other)) is not None:
+                total = self._add("fma", (value, rest, total))
+        return total
 
     def _scale(self, a: int, b: int) -> tuple[int, int] | None:
         """The factor that is a power of two, by which a product is exact, and the other."""

@@ -14,6 +14,7 @@ from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, 
 
 from autofn import functions as heads
 from autofn import trees
+from autofn.compact import LIMIT
 
 
 class choose(Function):  # type: ignore[misc]
@@ -21,6 +22,36 @@ class choose(Function):  # type: ignore[misc]
 
     nargs = (3,)
     is_real = True
+
+
+def with_horner_arguments(expr: Expr) -> Expr:
+    """Polynomials of one variable that magnifying functions are applied to, in Horner's form.
+
+    They take the fewest roundings so, which kernels make up for.
+    """
+    polynomials = {
+        argument: _horner_form(argument)
+        for node in trees.nodes(expr)
+        if isinstance(node, exp | heads.sigmoid | heads.softplus | heads.sech2 | sympy.sin)
+        for argument in node.args
+        if len(argument.free_symbols) == 1 and trees.size(argument) <= LIMIT
+    }
+    return expr.xreplace({k: v for k, v in polynomials.items() if v is not None and v != k})
+
+
+def _horner_form(expr: Expr) -> Expr | None:
+    (x,) = expr.free_symbols
+    if not expr.is_polynomial(x):
+        return None
+    powers = [(monomial[0], c) for monomial, c in Poly(expr, x).terms()]
+    if len(powers) < 2:
+        return None
+    # Steps between the powers, the highest first: a x + b x**3 is x (a + b x**2).
+    value, left = powers[0][1], powers[0][0]
+    for power, coefficient in powers[1:]:
+        value = coefficient + value * x ** (left - power)
+        left = power
+    return Mul(x**left, value, evaluate=False) if left else value
 
 
 def normal_form(entry: Expr) -> Expr:

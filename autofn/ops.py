@@ -557,6 +557,7 @@ _TABLE += [
     Op("sum_rest", "", "sum_rest({0}, {1})", 6, 0.0, lambda a, b: a + b - (a + b)),
     Op("product_rest", "", "std::fma({0}, {1}, -({0} * {1}))", 1, 0.0, lambda a, b: a * b - a * b),
     Op("constant_rest", "", "", 0, 0.5, lambda: 0),
+    Op("fma", "", "std::fma({0}, {1}, {2})", 1, 0.5, lambda a, b, c: a * b + c),
     Op(
         "decay",
         "",
@@ -806,7 +807,8 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }""",
-    "times_lower": """// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and below.
+    "times_lower": """// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
   const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -23,7 +24,7 @@ from autofn.derive import (
 from autofn.errors import FormulaError
 from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
-from autofn.normal_form import normal_form
+from autofn.normal_form import normal_form, with_horner_arguments
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 
 Role = Literal["tensor", "parameter", "number"]
@@ -267,18 +268,23 @@ def _variant(
     )
 
 
+def _mapped(rewrite: Callable[[Expr], Expr], results: list[Result]) -> list[Result]:
+    return [
+        each if each.expr is None else dataclasses.replace(each, expr=rewrite(each.expr))
+        for each in results
+    ]
+
+
 def _for_kernels(
     inputs: list[tuple[Symbol, Input]],
     results: list[Result],
     fixed: frozenset[Symbol],
 ) -> Program:
     """The program of a kernel: in the exponential normal form where that costs less."""
-    formed = [
-        each if each.expr is None else dataclasses.replace(each, expr=normal_form(each.expr))
-        for each in results
-    ]
-    programs = [lower(inputs, results, fixed, for_kernels=True)]
-    if formed != results:
+    arranged = _mapped(with_horner_arguments, results)
+    formed = _mapped(normal_form, arranged)
+    programs = [lower(inputs, arranged, fixed, for_kernels=True)]
+    if formed != arranged:
         programs.append(lower(inputs, formed, fixed, for_kernels=True))
     return compensated(min(programs, key=lambda program: program.cost))
 

@@ -28,8 +28,8 @@ AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T
   const bool c0 = x > T(0);
   const T v0 = T(1) / alpha;
   const T v1 = x * v0;
-  const T v2 = x * ((T(1) - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * v0);
-  const T v3 = std::fma(x, v0, -(x * v0)) + v2;
+  const T v2 = (T(1) - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * v0;
+  const T v3 = std::fma(x, v2, std::fma(x, v0, -(x * v0)));
   grad_grad = d_x * (c0 ? T(1) : autofn::exp<kNear>(v1, v3));
   grad_x = c0 ? T(0) : autofn::times_exp<kNear>(v0 * d_x * grad, v1, v3);
 }

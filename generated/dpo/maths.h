@@ -39,8 +39,9 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
 
 template <typename T, bool kNear = false> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
   const T v0 = chosen - rejected;
-  const T v1 = -(std::fma(beta, v0, -(beta * v0)) + beta * sum_rest(chosen, -rejected));
-  return softplus<kNear>(-beta * v0, v1);
+  const T v1 = std::fma(beta, v0, -(beta * v0));
+  const T v2 = -std::fma(beta, sum_rest(chosen, -rejected), v1);
+  return softplus<kNear>(-beta * v0, v2);
 }
 
 template <typename T, bool kNear = false>
@@ -49,9 +50,10 @@ AUTOFN_FN void dpo_backward(
   const T v0 = grad * beta;
   const T v1 = chosen - rejected;
   const T v2 = beta * v1;
-  const T v3 = std::fma(beta, v1, -(beta * v1)) + beta * sum_rest(chosen, -rejected);
-  grad_chosen = times_sigmoid<kNear, true>(-v0, v2, v3);
-  grad_rejected = times_sigmoid<kNear, true>(v0, v2, v3);
+  const T v3 = std::fma(beta, v1, -(beta * v1));
+  const T v4 = std::fma(beta, sum_rest(chosen, -rejected), v3);
+  grad_chosen = times_sigmoid<kNear, true>(-v0, v2, v4);
+  grad_rejected = times_sigmoid<kNear, true>(v0, v2, v4);
 }
 
 template <typename T, bool kNear = false>
@@ -62,14 +64,15 @@ AUTOFN_FN void dpo_double_backward(
   const T v1 = beta * v0;
   const T v2 = square(beta);
   const T v3 = v2 * (grad * d_chosen);
-  const T v4 = std::fma(beta, v0, -(beta * v0)) + beta * sum_rest(chosen, -rejected);
-  const T v5 = v2 * (grad * d_rejected);
-  const T v6 = times_sigmoid<kNear, true>(beta * d_rejected, v1, v4);
-  const T v7 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v5, v1, v4), v1, v4);
-  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v3, v1, v4), v1, v4);
-  grad_grad = times_sigmoid<kNear, true>(-beta * d_chosen, v1, v4) + v6;
-  grad_chosen = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v1, v4), v1, v4) + v7;
-  grad_rejected = v8 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v5, v1, v4), v1, v4);
+  const T v4 = std::fma(beta, v0, -(beta * v0));
+  const T v5 = std::fma(beta, sum_rest(chosen, -rejected), v4);
+  const T v6 = v2 * (grad * d_rejected);
+  const T v7 = times_sigmoid<kNear, true>(beta * d_rejected, v1, v5);
+  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v6, v1, v5), v1, v5);
+  const T v9 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v3, v1, v5), v1, v5);
+  grad_grad = times_sigmoid<kNear, true>(-beta * d_chosen, v1, v5) + v7;
+  grad_chosen = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v1, v5), v1, v5) + v8;
+  grad_rejected = v9 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v6, v1, v5), v1, v5);
 }
 
 }  // namespace autofn_dpo

@@ -18,17 +18,6 @@ namespace autofn_geglu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// x**N, N > 0, by squaring.
-template <int N, typename T> AUTOFN_FN T powi(T x) {
-  if constexpr (N == 1) {
-    return x;
-  } else {
-    const T half = powi<N / 2>(x);
-    if constexpr (N % 2) return half * half * x;
-    return half * half;
-  }
-}
-
 // What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   const T s = a + b, t = s - a;
@@ -50,65 +39,68 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
-  const T v0 = powi<3>(gate);
-  const T v1 = T(0.044715) * v0;
-  const T v2 = gate + v1;
-  const T v7 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
-  const T v3 = std::fma(square(gate), gate, -(square(gate) * gate));
-  const T v4 = T(0.044715) * (v3 + gate * std::fma(gate, gate, -(gate * gate)));
-  const T v5 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v4;
-  const T v6 = sum_rest(gate, v1) + (v5 + v0 * constant_rest<T>(0.044715, 0.0));
-  const T v8 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v9 = v7 + T(1.5957691216057308) * v6 + v8;
-  return times_sigmoid<kNear>(gate * x, T(1.5957691216057308) * v2, v9);
+  const T v0 = square(gate);
+  const T v1 = T(0.07135481627260025) * v0;
+  const T v2 = v1 + T(1.5957691216057308);
+  const T v3 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
+  const T v4 = std::fma(T(0.07135481627260025), std::fma(gate, gate, -(gate * gate)), v3);
+  const T v5 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v7 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v5, v4) + v6;
+  const T v8 = std::fma(gate, v7, std::fma(gate, v2, -(gate * v2)));
+  return times_sigmoid<kNear>(gate * x, gate * v2, v8);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = powi<3>(gate);
-  const T v1 = T(0.044715) * v0;
-  const T v2 = gate + v1;
-  const T v3 = T(1.5957691216057308) * v2;
-  const T v4 = square(gate);
-  const T v12 = T(1.5957691216057308) * gate * (T(0.134145) * v4 + T(1));
-  const T v9 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
-  const T v5 = gate * std::fma(gate, gate, -(gate * gate));
-  const T v6 = T(0.044715) * (std::fma(v4, gate, -(v4 * gate)) + v5);
-  const T v7 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v6;
-  const T v8 = sum_rest(gate, v1) + (v7 + v0 * constant_rest<T>(0.044715, 0.0));
-  const T v10 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = v9 + T(1.5957691216057308) * v8 + v10;
-  const T v13 = grad * x * (times_sigmoid<kNear, true>(v12, v3, v11) + T(1));
-  grad_gate = times_sigmoid<kNear>(v13, v3, v11);
-  grad_x = times_sigmoid<kNear>(gate * grad, v3, v11);
+  const T v0 = square(gate);
+  const T v1 = T(0.08943) * v0;
+  const T v2 = v1 * T(0.7978845608028654);
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = gate * v3;
+  const T v14 = T(1.5957691216057308) * gate * (T(0.134145) * v0 + T(1));
+  const T v5 = std::fma(v1, T(0.7978845608028654), -(v1 * T(0.7978845608028654)));
+  const T v6 = constant_rest<T>(0.7978845608028654, -4.98465440455546e-17);
+  const T v7 = std::fma(T(0.08943), v0, -(T(0.08943) * v0));
+  const T v8 = std::fma(T(0.08943), std::fma(gate, gate, -(gate * gate)), v7);
+  const T v9 = std::fma(v0, constant_rest<T>(0.08943, 0.0), v8);
+  const T v10 = std::fma(T(0.7978845608028654), v9, std::fma(v1, v6, v5));
+  const T v11 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v12 = sum_rest(v2, T(1.5957691216057308)) + v10 + v11;
+  const T v13 = std::fma(gate, v12, std::fma(gate, v3, -(gate * v3)));
+  const T v15 = grad * x * (times_sigmoid<kNear, true>(v14, v4, v13) + T(1));
+  grad_gate = times_sigmoid<kNear>(v15, v4, v13);
+  grad_x = times_sigmoid<kNear>(gate * grad, v4, v13);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T v0 = powi<3>(gate);
-  const T v1 = T(0.044715) * v0;
-  const T v2 = gate + v1;
-  const T v3 = T(1.5957691216057308) * v2;
-  const T v4 = square(gate);
-  const T v5 = T(0.134145) * v4 + T(1);
+  const T v0 = square(gate);
+  const T v1 = T(0.7978845608028654) * v0;
+  const T v2 = T(0.08943) * v1;
+  const T v3 = T(1.5957691216057308) + v2;
+  const T v4 = gate * v3;
+  const T v5 = T(0.134145) * v0 + T(1);
   const T v6 = T(1.5957691216057308) * v5;
-  const T v11 = std::fma(T(1.5957691216057308), v2, -(T(1.5957691216057308) * v2));
-  const T v7 = gate * std::fma(gate, gate, -(gate * gate));
-  const T v8 = T(0.044715) * (std::fma(v4, gate, -(v4 * gate)) + v7);
-  const T v9 = std::fma(T(0.044715), v0, -(T(0.044715) * v0)) + v8;
-  const T v10 = sum_rest(gate, v1) + (v9 + v0 * constant_rest<T>(0.044715, 0.0));
-  const T v12 = v2 * constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v13 = v11 + T(1.5957691216057308) * v10 + v12;
-  const T v14 = times_sigmoid<kNear, true>(gate * v6, v3, v13) + T(1);
-  const T v15 = v14 * d_gate;
-  const T v18 = times_sigmoid<kNear>(gate * d_x, v3, v13);
-  const T v16 = times_sigmoid<kNear>(gate * (T(2.5464790894703255) * square(v5)), v3, v13);
-  const T v17 = x * (d_gate * grad) * (v6 + (T(0.42812889763560147) * v4 + v6 * v14) - v16);
-  const T v19 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v17, v3, v13), v3, v13);
-  grad_grad = times_sigmoid<kNear>(v15 * x, v3, v13) + v18;
-  grad_gate = v19 + times_sigmoid<kNear>(grad * (v14 * d_x), v3, v13);
-  grad_x = times_sigmoid<kNear>(v15 * grad, v3, v13);
+  const T v12 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v10 = std::fma(T(0.08943), v1, -(T(0.08943) * v1));
+  const T v7 = std::fma(T(0.7978845608028654), v0, -(T(0.7978845608028654) * v0));
+  const T v8 = std::fma(T(0.7978845608028654), std::fma(gate, gate, -(gate * gate)), v7);
+  const T v9 = constant_rest<T>(0.7978845608028654, -4.98465440455546e-17);
+  const T v11 = std::fma(T(0.08943), std::fma(v0, v9, v8), v10);
+  const T v13 = std::fma(v1, constant_rest<T>(0.08943, 0.0), v11);
+  const T v14 = sum_rest(T(1.5957691216057308), v2) + v12 + v13;
+  const T v15 = std::fma(gate, v14, std::fma(gate, v3, -(gate * v3)));
+  const T v16 = times_sigmoid<kNear, true>(gate * v6, v4, v15) + T(1);
+  const T v17 = v16 * d_gate;
+  const T v20 = times_sigmoid<kNear>(gate * d_x, v4, v15);
+  const T v18 = times_sigmoid<kNear>(gate * (T(2.5464790894703255) * square(v5)), v4, v15);
+  const T v19 = x * (d_gate * grad) * (v6 + (T(0.53658) * v1 + v6 * v16) - v18);
+  const T v21 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v19, v4, v15), v4, v15);
+  grad_grad = times_sigmoid<kNear>(v17 * x, v4, v15) + v20;
+  grad_gate = v21 + times_sigmoid<kNear>(grad * (v16 * d_x), v4, v15);
+  grad_x = times_sigmoid<kNear>(v17 * grad, v4, v15);
 }
 
 }  // namespace autofn_geglu

@@ -15,7 +15,8 @@ namespace autofn_mish {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and below.
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
   const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
