@@ -31,8 +31,13 @@ def compact(expr: Expr) -> Expr:
         return expr
     hidden, shown = _skeleton(expr)
     candidates = [sympy.factor_terms(hidden, sign=False), hidden]
-    if trees.size(hidden) <= LIMIT and _divides_by_sum(hidden):
-        candidates.append(_fraction(hidden))
+    if trees.size(hidden) <= LIMIT and hidden.is_polynomial() and not hidden.has(sympy.Float):
+        # x**2 + 2*x*y + y**2 cancels where (x + y)**2 does not.
+        candidates.append(sympy.factor(hidden))
+    roots = [symbol for symbol, node in shown.items() if isinstance(node, heads.root_sum)]
+    if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
+        fraction = _fraction(hidden)
+        candidates += [fraction, *_by_relations(fraction, shown)]
     return min(candidates, key=_size).xreplace(shown)
 
 
@@ -72,6 +77,20 @@ def _divides_by_sum(expr: Expr) -> bool:
         power.exp.is_negative and isinstance(power.base, Add) and power.base.free_symbols
         for power in expr.atoms(Pow)
     )
+
+
+def _by_relations(fraction: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
+    """The fraction with r**2 = a**2 + c made use of, for every r = sqrt(a**2 + c) in it.
+
+    1 / r - a**2 / r**3 is c / r**3 so, without a difference.
+    """
+    top, bottom = sympy.fraction(fraction)
+    found = top
+    for symbol, node in shown.items():
+        if isinstance(node, heads.root_sum) and top.is_polynomial(symbol):
+            a, c = node.args
+            found = sympy.rem(found, symbol**2 - a**2 - c, symbol)
+    return [] if found == top else [sympy.factor(found) / bottom]
 
 
 VARIABLES = 8

@@ -30,6 +30,7 @@ from autofn import trees
 from autofn.compact import compact
 from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
+from autofn.near_zero import with_regimes
 from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
 
@@ -116,7 +117,7 @@ def _share(node: Expr, arg: Expr, variables: frozenset[Symbol]) -> Expr:
     beats = sympy.StrictGreaterThan if isinstance(node, Max) else sympy.StrictLessThan
     holds = sympy.GreaterThan if isinstance(node, Max) else sympy.LessThan
     loses = [holds(arg, other, evaluate=False) for other in moving]
-    wins = [beats(arg, other, evaluate=False) for other in fixed]
+    wins = [beats(*_unrounded(arg, other), evaluate=False) for other in fixed]
     if not moving:
         return _piecewise((S.One, And(*wins, evaluate=False) if len(wins) > 1 else wins[0]),
                           (S.Zero, True))  # fmt: skip
@@ -129,6 +130,28 @@ def _share(node: Expr, arg: Expr, variables: frozenset[Symbol]) -> Expr:
         *(_piecewise((S.One, Eq(arg, other, evaluate=False)), (S.Zero, True)) for other in moving),
     )
     return _piecewise((1 / ties, _all([*loses, *wins])), (S.Zero, True))
+
+
+def _unrounded(arg: Expr, other: Expr) -> tuple[Expr, Expr]:
+    """A comparison with a number, of what rounds least: x < 3 for Max(x + 3, 0) < 6.
+
+    x + 3 may round to 6 for an x below 3. In a tie or beyond, nothing changes.
+    """
+    while other.is_number:
+        if isinstance(arg, Max | Min):
+            numbers = [each for each in arg.args if each.is_number]
+            rest = [each for each in arg.args if not each.is_number]
+            above = isinstance(arg, Max)
+            clear = all((other > each) if above else (other < each) for each in numbers)
+            if len(rest) != 1 or not numbers or not clear:
+                break
+            (arg,) = rest
+        elif isinstance(arg, Add) and arg.args[0].is_Rational:
+            constant, rest = arg.as_coeff_Add()
+            arg, other = rest, other - constant
+        else:
+            break
+    return arg, other
 
 
 def _all(conditions: list[Basic]) -> Basic:
@@ -214,7 +237,7 @@ def parameters_of(definition: Definition) -> frozenset[Symbol]:
 def _prepared(expr: Expr, definition: Definition) -> Expr:
     try:
         prepared = recognise(expr, parameters_of(definition))
-        prepared = compact(prepared)
+        prepared = with_regimes(compact(prepared))
     except FormulaError as error:
         raise error.at(definition.where) from None
     check_supported(prepared, definition)
@@ -285,4 +308,5 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    return compact(recognise(derivative, parameters))
+    tidied = compact(recognise(derivative, parameters))
+    return with_regimes(recognise(tidied, parameters))

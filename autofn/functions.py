@@ -172,6 +172,28 @@ class phi(Head):
         return Piecewise((rest / x**n, sympy.Ne(x, 0)), (1 / sympy.factorial(n), True))
 
 
+class root_sum(Head):
+    """sqrt(a**2 + c), c > 0 without a tensor in it: of any a, however large."""
+
+    is_positive = True
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.sqrt(args[0] ** 2 + args[1])
+
+
+class mean_root(Head):
+    """(a + sqrt(a**2 + c)) / 2, c > 0; for a < 0 as c / (sqrt(a**2 + c) - a) / 2."""
+
+    is_positive = True
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return (args[0] + sympy.sqrt(args[0] ** 2 + args[1])) / 2
+
+
 class power(Head):
     """base ** exponent for an exponent known at run time, with PyTorch's gradients at 0."""
 

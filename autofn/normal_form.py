@@ -16,6 +16,9 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 
+HUGE = sympy.Integer(2) ** 100
+"""A number of any dtype's arithmetic, whose small multiples are too."""
+
 
 class choose(Function):  # type: ignore[misc]
     """choose(u, below, above): below where u < 0, else above. Opaque: powers do not enter it."""
@@ -122,6 +125,10 @@ def _is_positive(factor: Expr, t: Dummy) -> bool:
 def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr) -> Expr:
     """The factor at t = n where u < 0; elsewhere at t = 1 / n, times n to its degree."""
     coefficients = Poly(factor, t).all_coeffs()
+    if not coefficients[0].free_symbols:
+        # What grows with u is multiplied by n, which is 0 long before it overflows.
+        tall = {s: heads.clamp(s, -HUGE, HUGE) for s in u.free_symbols}
+        coefficients = [coefficient.xreplace(tall) for coefficient in coefficients]
     below, above = _horner(coefficients, n), _horner(coefficients[::-1], n)
     return below if below == above else choose(u, below, above)
 

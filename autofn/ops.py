@@ -134,6 +134,31 @@ _TABLE = [
         _power_partials,
         domain=(0.2, 3.0),
     ),
+    Op(
+        "root_sum",
+        "_root_sum({0}, {1})",
+        "root_sum({0}, {1})",
+        14,
+        1.0,
+        lambda a, c: mpmath.sqrt(a * a + c),
+        heads.root_sum,
+        lambda a, c: (a / heads.root_sum(a, c), 1 / (2 * heads.root_sum(a, c))),
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "mean_root",
+        "_mean_root({0}, {1})",
+        "mean_root({0}, {1})",
+        24,
+        2.0,
+        lambda a, c: (a + mpmath.sqrt(a * a + c)) / 2,
+        heads.mean_root,
+        lambda a, c: (
+            heads.mean_root(a, c) / heads.root_sum(a, c),
+            1 / (4 * heads.root_sum(a, c)),
+        ),
+        domain=(0.1, 3.0),
+    ),
     # exponentials and logarithms
     Op(
         "exp",
@@ -732,8 +757,18 @@ TORCH_HELPERS: Mapping[str, str] = {
     # The default threshold, 20, costs half of float64's digits.
     return F.softplus(x, threshold=40)''',
     "_logcosh": '''def _logcosh(x):
-    """log(cosh(x))."""
-    return torch.abs(x) + torch.log1p(torch.expm1(-2 * torch.abs(x)) / 2)''',
+    """log(cosh(x)), near 0 by its square."""
+    near = torch.sinh(0.5 * torch.clamp(x, -1, 1))
+    far = torch.abs(x) + torch.log1p(torch.expm1(-2 * torch.abs(x)) / 2)
+    return torch.where(torch.abs(x) < 1, torch.log1p(2 * near * near), far)''',
+    "_root_sum": '''def _root_sum(a, c):
+    """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
+    large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
+    return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))''',
+    "_mean_root": '''def _mean_root(a, c):
+    """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
+    root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
+    return torch.where(a < 0, 0.25 * c / root, root)''',
     "_sech2": '''def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
     return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)''',
@@ -835,9 +870,24 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }""",
-    "logcosh": """// log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
+    "logcosh": """// log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
+// |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
-  return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
+  const T y = std::fabs(x), s = autofn::sinh(T(0.5) * (y > T(1) ? T(1) : y));
+  const T tail = T(0.5) * autofn::expm1(T(-2) * y);
+  return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
+}""",
+    "root_sum": """// sqrt(a**2 + c), scaled where a**2 might overflow.
+template <typename T> AUTOFN_FN T root_sum(T a, T c) {
+  const bool large = std::fabs(a) > T(0x1p+60);
+  const T b = large ? a * T(0x1p-64) : a;
+  const T root = std::sqrt(b * b + (large ? T(0) : c));
+  return large ? root * T(0x1p+64) : root;
+}""",
+    "mean_root": """// (a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0.
+template <typename T> AUTOFN_FN T mean_root(T a, T c) {
+  const T root = T(0.5) * std::fabs(a) + T(0.5) * root_sum(a, c);
+  return a < T(0) ? T(0.25) * c / root : root;
 }""",
     "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {

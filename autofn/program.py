@@ -312,6 +312,10 @@ class _Lowering:
         if isinstance(expr, choose):
             u, below, above = expr.args
             return self._select([(below, u < 0), (above, S.true)])
+        if self._for_kernels and isinstance(expr, sympy.exp) and _decays(expr.args[0]) > 1:
+            # exp(-2 |u|) is the square of what is there already.
+            power, magnitude = -expr.args[0].args[0], expr.args[0].args[1]
+            return self._powi(self._op("decay", self.value(magnitude)), int(power))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
             factor, base = square
             at = self.value(base)
@@ -373,7 +377,7 @@ class _Lowering:
             rank = list(_TAILS).index(type(head)) if type(head) in _TAILS else None
             if rank is None or (found is not None and found[0] <= rank):
                 continue
-            if isinstance(head, sympy.exp) and isinstance(-head.args[0], sympy.Abs):
+            if isinstance(head, sympy.exp) and _decays(head.args[0]):
                 continue  # of the exponential normal form, in polynomials
             if isinstance(head, choose):
                 u, below, above = head.args
@@ -478,6 +482,12 @@ _TAILS: Mapping[type, str] = {
     heads.sigmoid: "times_sigmoid",
 }
 """Functions that vanish somewhere, and their products. Of several, the first goes last."""
+
+
+def _decays(exponent: Basic) -> int:
+    """n of an exponent -n * |u|, n = 1, 2, ...; else 0."""
+    factor, rest = exponent.as_coeff_Mul()
+    return int(-factor) if isinstance(rest, sympy.Abs) and factor.is_Integer and factor < 0 else 0
 
 
 def _scaled_square(exponent: Basic) -> tuple[Expr, Expr] | None:

@@ -70,6 +70,8 @@ def _rebuild(node: Basic, args: list[Basic]) -> Basic:
 
 
 def _rewritten(node: Basic, parameters: frozenset[Symbol]) -> Basic:
+    if isinstance(node, Pow) and (root := _root(node, parameters)) is not None:
+        return root
     for kind, rule in _RULES:
         if isinstance(node, kind):
             new = rule(node)
@@ -77,6 +79,22 @@ def _rewritten(node: Basic, parameters: frozenset[Symbol]) -> Basic:
                 # A rule's result may be open to others: log(sigmoid) gives softplus.
                 return recognise(new, parameters) if new.args else new
     return _guarded(node, parameters) if isinstance(node, Mul) else node
+
+
+def _root(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
+    """(a**2 + c)**(n/2) as a power of `root_sum`, c > 0 of numbers and parameters alone."""
+    base, exponent = node.args
+    if not (exponent.is_Rational and exponent.q == 2 and isinstance(base, Add)):
+        return None
+    fixed = [term for term in base.args if trees.symbols(term) <= parameters]
+    moving = [term for term in base.args if term not in fixed]
+    if len(moving) != 1 or not fixed:
+        return None
+    (square,) = moving
+    positive = {p: Symbol(p.name, positive=True) for p in parameters}
+    if not (square.is_Pow and square.exp == 2 and Add(*fixed).xreplace(positive).is_positive):
+        return None
+    return heads.root_sum(square.base, Add(*fixed)) ** (2 * exponent)
 
 
 def _guarded(product: Mul, parameters: frozenset[Symbol]) -> Expr:
@@ -130,6 +148,16 @@ def _add(node: Basic) -> Basic | None:
         k, head = term.as_coeff_Mul()
         others = terms[:index] + terms[index + 1 :]
         new: Expr | None = None
+        if isinstance(head, heads.root_sum):
+            a, c = head.args
+            for sign in (1, -1):
+                if k * sign * a in others:
+                    others.remove(k * sign * a)
+                    return Add(constant, *others, 2 * k * heads.mean_root(sign * a, c))
+        if isinstance(head, heads.sigmoid) and -k * heads.sigmoid(-head.args[0]) in others:
+            u = head.args[0]
+            others.remove(-k * heads.sigmoid(-u))
+            return Add(constant, *others, k * tanh(u / 2))
         if constant != 0 and abs(constant) == abs(k):
             u = head.args[0] if head.args else S.Zero
             plus = constant == k
@@ -140,6 +168,8 @@ def _add(node: Basic) -> Basic | None:
             elif isinstance(head, sympy.erf):
                 # Not erfc(-u): SymPy would turn that into 2 - erfc(u), which cancels.
                 new = 2 * k * heads.normcdf(sqrt(2) * u) if plus else -k * sympy.erfc(u)
+            elif isinstance(head, heads.sech2) and not plus:
+                new = -k * tanh(u) ** 2
             elif isinstance(head, tanh):
                 new = 2 * k * heads.sigmoid(2 * u if plus else -2 * u)
                 new = new if plus else -new

@@ -253,7 +253,7 @@ AT_INFINITY = [
 # x * s(x) where s vanishes is inf * 0 there; stable forms for infinite inputs are not built yet.
 NAN_AT_INFINITY = {
     "gelu", "gelu_tanh", "hard_swish", "logish", "mish", "phish", "quick_gelu", "serf",
-    "softsign", "squareplus", "swish", "tanh_exp",
+    "softsign", "swish", "tanh_exp",
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ Entry = tuple[str, ...]
 class Truths:
     """Points of one variant, exact in `dtype`, and the truth as the sum of two float64 columns.
 
-    NaN: no finite truth, or one that nobody asked for.
+    NaN: no finite truth, or one that nobody asked for. Of limits the truth may be infinite.
     """
 
     key: Key
@@ -47,4 +47,5 @@ class Job:
     signature: Signature
     truths: tuple[Truths, ...]
     sweeps: tuple[Sweep, ...]
+    limits: tuple[Truths, ...]
     level: str

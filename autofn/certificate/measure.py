@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from autofn.certificate.job import Entry, Job, Sweep, Truths
-from autofn.certificate.model import CPU, TORCH, Finding, Quantity, Worst
+from autofn.certificate.model import CPU, TORCH, Finding, Limit, Quantity, Worst
 from autofn.verify.subject import Subject
 
 PRECISION = {
@@ -51,6 +51,7 @@ class Measure:
         self.job = job
         self.subject = Subject(job)
         self.found: list[dict[str, Any]] = []
+        self.limits: list[dict[str, Any]] = []
         self.not_run: list[str] = []
 
     def all(self) -> None:
@@ -61,6 +62,10 @@ class Measure:
                     self._at_points(name, truths)
                     if truths.dtype == "float64" or name == CPU:
                         self._seconds(name, truths)
+        for limits in self.job.limits:
+            for name, leaves in backends.items():
+                with leaves():
+                    self._at_infinity(name, limits)
         for sweep in self.job.sweeps:
             for dtype in ("float32", "bfloat16", "float16"):
                 self._sweep(sweep, dtype, backends)
@@ -90,9 +95,7 @@ class Measure:
         near = self._near_roots(truths.key, given, truths.numbers)
         for entry, value in got.items():
             high, low = _column(truths.high[entry]), _column(truths.low[entry])
-            self._judge(
-                backend, truths.dtype, entry, given, value, high, low, near[entry], "points"
-            )
+            self._judge(backend, truths.dtype, entry, given, value, high, low, near[entry], truths)
 
     def _evaluate(
         self,
@@ -164,7 +167,7 @@ class Measure:
         high: Tensor,
         low: Tensor,
         near: Tensor,
-        source: str,
+        at: Truths | Sweep,
     ) -> None:
         known = high.isfinite()
         got64 = got.double()
@@ -193,14 +196,37 @@ class Measure:
                 )
             )
             | {
-                "key_entry": list(entry),
-                "source": source,
+                "key": at.key,
+                "numbers": at.numbers,
+                "entry_key": entry,
+                "source": "sweep" if isinstance(at, Sweep) else "points",
                 "candidates": [
                     asdict(each)
                     for each in _worst(given, high, got64, ulps.nan_to_num(-1), off_roots)
                 ],
             }
         )
+
+    def _at_infinity(self, backend: str, limits: Truths) -> None:
+        given = {name: _column(values) for name, values in limits.points.items()}
+        for dtype in ("float32", "bfloat16", "float16", "float64"):
+            got = self._evaluate(limits.key, given, limits.numbers, getattr(torch, dtype))
+            for entry, value in got.items():
+                for at, truth in enumerate(limits.high[entry]):
+                    if not math.isnan(truth):
+                        (point,) = (v for n, v in limits.points.items() if math.isinf(v[at]))
+                        self.limits.append(
+                            asdict(
+                                Limit(
+                                    backend,
+                                    dtype,
+                                    _title(entry),
+                                    point[at],
+                                    truth,
+                                    float(value[at]),
+                                )
+                            )
+                        )
 
     # --- second derivatives ------------------------------------------------------------------
 
@@ -230,7 +256,7 @@ class Measure:
                 if value is not None:
                     near |= value.sign() * high[picked].sign() <= 0
             self._judge(
-                backend, truths.dtype, entry, given, got, high[picked], low[picked], near, "points"
+                backend, truths.dtype, entry, given, got, high[picked], low[picked], near, truths
             )
 
     def _second(
@@ -288,7 +314,7 @@ class Measure:
             for entry, value in got.items():
                 zero = torch.zeros(count, dtype=torch.float64)
                 self._judge(
-                    backend, dtype, entry, given, value, truth[entry], zero, near[entry], "sweep"
+                    backend, dtype, entry, given, value, truth[entry], zero, near[entry], sweep
                 )
 
     def _patterns(self, sweep: Sweep, dtype: str) -> dict[str, Tensor]:
@@ -382,7 +408,9 @@ def main() -> None:
     measure = Measure(job)
     measure.all()
     with open(sys.argv[2], "w", encoding="utf-8") as out:
-        json.dump({"findings": measure.found, "not_run": measure.not_run}, out)
+        json.dump(
+            {"findings": measure.found, "not_run": measure.not_run, "limits": measure.limits}, out
+        )
 
 
 if __name__ == "__main__":

@@ -43,6 +43,7 @@ def make_job(definition: Definition, folder: str, level: str) -> Job:
         signature=signature(definition),
         truths=tuple(truths),
         sweeps=tuple(sweeps),
+        limits=tuple(filter(None, (_limits(definition, each) for each in definition.variants))),
         level=level,
     )
 
@@ -94,6 +95,36 @@ def _sweep(definition: Definition, variant: Variant) -> Sweep:
         parameters={name: float(v) for name, v in defaults.items() if name not in numbers},
         numbers={name: v for name, v in defaults.items() if name in numbers},
         domain=domain,
+    )
+
+
+def _limits(definition: Definition, variant: Variant) -> Truths | None:
+    """Both infinities of a formula of one tensor, as far as its domain has them."""
+    tensors = [leaf.name for leaf in _present(definition, variant) if leaf.kind in TENSORS]
+    if len(tensors) != 1:
+        return None
+    (name,) = tensors
+    defaults = _stored(_defaults(definition, variant), "float32")
+    domain = dict(definition.options.domain).get(name)
+    ends_in = [s for s in (-1.0, 1.0) if domain is None or contains(domain, s * 1e300)]
+    points = [{name: sign * math.inf, **defaults} for sign in ends_in]
+    if not points:
+        return None
+    found = [truth_at(definition, variant, point) for point in points]
+    numbers = {leaf.name for leaf in definition.leaves if leaf.kind in NUMBERS}
+    entries: list[Entry] = [(output,) for output in definition.output_names]
+    given = [leaf.name for leaf in definition.differentiable if leaf.name in points[0]]
+    columns: dict[Entry, list[float]] = {
+        entry: [float(each.get(entry, 0)) for each in found]
+        for entry in [*entries, *((o, n) for o in definition.output_names for n in given)]
+    }
+    return Truths(
+        key=variant.key,
+        dtype="float32",
+        numbers={n: v for n, v in points[0].items() if n in numbers},
+        points={n: [float(point[n]) for point in points] for n in given},
+        high=columns,
+        low={entry: [0.0] * len(points) for entry in columns},
     )
 
 

@@ -3,8 +3,8 @@
 // Charbonnier loss: sqrt(error**2 + epsilon**2) (Charbonnier et al., ICIP 1994).
 //
 //     charbonnier(input, target, epsilon) = sqrt(epsilon**2 + (input - target)**2)
-//     grad input = grad*(input - target)/sqrt(epsilon**2 + (input - target)**2)
-//     grad target = grad*(-input + target)/sqrt(epsilon**2 + (input - target)**2)
+//     grad input = grad*(input - target)/root_sum(input - target, epsilon**2)
+//     grad target = -grad*(input - target)/root_sum(input - target, epsilon**2)
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -16,15 +16,34 @@ namespace autofn_charbonnier {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// sqrt(a**2 + c), scaled where a**2 might overflow.
+template <typename T> AUTOFN_FN T root_sum(T a, T c) {
+  const bool large = std::fabs(a) > T(0x1p+60);
+  const T b = large ? a * T(0x1p-64) : a;
+  const T root = std::sqrt(b * b + (large ? T(0) : c));
+  return large ? root * T(0x1p+64) : root;
+}
+
 template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsilon) {
-  return std::sqrt(square(epsilon) + square(input - target));
+  return root_sum(input - target, square(epsilon));
 }
 
 template <typename T>
 AUTOFN_FN void charbonnier_backward(
     T grad, T input, T target, T epsilon, T& grad_input, T& grad_target) {
   const T v0 = input - target;
-  const T v1 = v0 * (grad / std::sqrt(square(v0) + square(epsilon)));
+  const T v1 = v0 * grad / root_sum(v0, square(epsilon));
   grad_input = v1;
   grad_target = -v1;
 }
@@ -34,19 +53,15 @@ AUTOFN_FN void charbonnier_double_backward(
     T grad, T d_input, T d_target, T input, T target, T epsilon, T& grad_grad, T& grad_input,
     T& grad_target) {
   const T v0 = input - target;
-  const T v1 = square(v0);
-  const T v2 = v1 + square(epsilon);
-  const T r0 = T(1) / std::sqrt(v2);
-  const T v3 = r0 * d_input;
-  const T v4 = -v0;
-  const T v5 = r0 * d_target;
-  const T v6 = T(1) / v2;
-  const T v7 = v3 * grad;
-  const T v8 = v6 * (v0 * v4) + T(1);
-  const T v9 = v5 * grad;
-  grad_grad = v0 * v3 + v4 * v5;
-  grad_input = v7 * (T(1) - v1 * v6) + -v8 * v9;
-  grad_target = -v7 * v8 + v9 * (T(1) - v6 * square(v4));
+  const T v1 = square(epsilon);
+  const T v2 = root_sum(v0, v1);
+  const T v3 = v0 / v2;
+  const T v4 = v1 * grad / powi<3>(v2);
+  const T v5 = v4 * d_input;
+  const T v6 = v4 * d_target;
+  grad_grad = v3 * d_input + -v3 * d_target;
+  grad_input = v5 + -v6;
+  grad_target = -v5 + v6;
 }
 
 }  // namespace autofn_charbonnier

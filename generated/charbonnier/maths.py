@@ -2,8 +2,8 @@
 """Charbonnier loss: sqrt(error**2 + epsilon**2) (Charbonnier et al., ICIP 1994).
 
     charbonnier(input, target, epsilon) = sqrt(epsilon**2 + (input - target)**2)
-    grad input = grad*(input - target)/sqrt(epsilon**2 + (input - target)**2)
-    grad target = grad*(-input + target)/sqrt(epsilon**2 + (input - target)**2)
+    grad input = grad*(input - target)/root_sum(input - target, epsilon**2)
+    grad target = -grad*(input - target)/root_sum(input - target, epsilon**2)
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -13,17 +13,23 @@ import torch
 from ._tensors import add, scalar
 
 
+def _root_sum(a, c):
+    """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
+    large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
+    return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))
+
+
 def forward(input_, target, epsilon):
     """The formula."""
     epsilon = scalar(epsilon, input_)
-    return torch.sqrt(epsilon**2 + (input_ - target)**2)
+    return _root_sum(input_ - target, epsilon**2)
 
 
 def vjp(needs, grad, input_, target, epsilon):
     """The gradient of each input, where `needs` asks for it."""
     epsilon = scalar(epsilon, grad)
     v0 = input_ - target
-    v1 = v0 * (grad / torch.sqrt(v0**2 + epsilon**2))
+    v1 = v0 * grad / _root_sum(v0, epsilon**2)
     grad_input = grad_target = None
     if needs[0]:
         grad_input = v1
@@ -36,35 +42,29 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, epsilon):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     epsilon = scalar(epsilon, grad)
     v0 = input_ - target
-    v1 = v0**2
-    v2 = v1 + epsilon**2
-    r0 = torch.rsqrt(v2)
-    v4 = -v0
+    v1 = epsilon**2
+    v2 = _root_sum(v0, v1)
     grad_grad = grad_input = grad_target = None
     if needs[1] or needs[2]:
-        v6 = 1 / v2
-    if d_input_ is not None:
-        v3 = r0 * d_input_
-    if d_target is not None:
-        v5 = r0 * d_target
+        v4 = v1 * grad / v2**3
+    if needs[0]:
+        v3 = v0 / v2
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v7 = v3 * grad
-    if needs[1] or needs[2]:
-        v8 = v6 * (v0 * v4) + 1
+        v5 = v4 * d_input_
     if (needs[1] or needs[2]) and d_target is not None:
-        v9 = v5 * grad
+        v6 = v4 * d_target
     if needs[0] and d_input_ is not None:
-        grad_grad = v0 * v3
+        grad_grad = v3 * d_input_
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, v4 * v5)
+        grad_grad = add(grad_grad, -v3 * d_target)
     if needs[1] and d_input_ is not None:
-        grad_input = v7 * (1 - v1 * v6)
+        grad_input = v5
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, -v8 * v9)
+        grad_input = add(grad_input, -v6)
     if needs[2] and d_input_ is not None:
-        grad_target = -v7 * v8
+        grad_target = -v5
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v9 * (1 - v6 * v4**2))
+        grad_target = add(grad_target, v6)
     return grad_grad, grad_input, grad_target
 
 
@@ -72,7 +72,7 @@ def jvp(d_input_, d_target, input_, target, epsilon):
     """The tangent of each output."""
     epsilon = scalar(epsilon, input_)
     v0 = input_ - target
-    v1 = v0 * torch.rsqrt(v0**2 + epsilon**2)
+    v1 = v0 / _root_sum(v0, epsilon**2)
     d_out = None
     if d_input_ is not None:
         d_out = v1 * d_input_
@@ -85,32 +85,27 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, epsilon):
     """The tangent of each gradient."""
     epsilon = scalar(epsilon, grad)
     v0 = input_ - target
-    v1 = v0**2
-    v2 = v1 + epsilon**2
-    r0 = torch.rsqrt(v2)
+    v1 = epsilon**2
+    v2 = _root_sum(v0, v1)
     d_grad_input = d_grad_target = None
     if d_input_ is not None or d_target is not None:
-        v4 = 1 / v2
-        v5 = r0 * grad
-    v7 = -v0
+        v4 = v1 * grad / v2**3
     if d_grad is not None:
-        v3 = r0 * d_grad
+        v3 = v0 * d_grad / v2
     if d_input_ is not None:
-        v6 = v5 * d_input_
-    if d_target is not None or d_input_ is not None:
-        v8 = v7 * (v0 * v4) + 1
+        v5 = v4 * d_input_
     if d_target is not None:
-        v9 = v5 * d_target
+        v6 = v4 * d_target
     if needs[0] and d_grad is not None:
-        d_grad_input = v0 * v3
+        d_grad_input = v3
     if needs[0] and d_input_ is not None:
-        d_grad_input = add(d_grad_input, v6 * (1 - v1 * v4))
+        d_grad_input = add(d_grad_input, v5)
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, -v8 * v9)
+        d_grad_input = add(d_grad_input, -v6)
     if needs[1] and d_grad is not None:
-        d_grad_target = v3 * v7
+        d_grad_target = -v3
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, -v6 * v8)
+        d_grad_target = add(d_grad_target, -v5)
     if needs[1] and d_target is not None:
-        d_grad_target = add(d_grad_target, v9 * (1 - v4 * v7**2))
+        d_grad_target = add(d_grad_target, v6)
     return d_grad_input, d_grad_target

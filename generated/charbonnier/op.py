@@ -294,8 +294,8 @@ def charbonnier(
     """Charbonnier loss: sqrt(error**2 + epsilon**2) (Charbonnier et al., ICIP 1994).
 
         charbonnier(input, target, epsilon) = sqrt(epsilon**2 + (input - target)**2)
-        grad input = grad*(input - target)/sqrt(epsilon**2 + (input - target)**2)
-        grad target = grad*(-input + target)/sqrt(epsilon**2 + (input - target)**2)
+        grad input = grad*(input - target)/root_sum(input - target, epsilon**2)
+        grad target = -grad*(input - target)/root_sum(input - target, epsilon**2)
 
     input: tensor of any shape; tensors broadcast.
     target: tensor of any shape; tensors broadcast.
@@ -310,8 +310,8 @@ class Charbonnier(_nn.Module):
     """Charbonnier loss: sqrt(error**2 + epsilon**2) (Charbonnier et al., ICIP 1994).
 
         charbonnier(input, target, epsilon) = sqrt(epsilon**2 + (input - target)**2)
-        grad input = grad*(input - target)/sqrt(epsilon**2 + (input - target)**2)
-        grad target = grad*(-input + target)/sqrt(epsilon**2 + (input - target)**2)
+        grad input = grad*(input - target)/root_sum(input - target, epsilon**2)
+        grad target = -grad*(input - target)/root_sum(input - target, epsilon**2)
 
     Generated from charbonnier.py.
     """

@@ -14,16 +14,6 @@
 
 namespace autofn_glu {
 
-// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
-// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
-// compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
-  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
-}
-
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -49,10 +39,10 @@ AUTOFN_FN void glu_double_backward(
   const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_gate * x, gate), gate);
   const T v0 = d_gate * grad;
   const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x * grad, gate), gate);
-  const T v1 = x * v0 * (sigmoid<kNear, true>(gate) - sigmoid<kNear>(gate));
+  const T v1 = times_sigmoid<kNear, true>(-x * v0 * autofn::tanh(T(0.5) * gate), gate);
   grad_grad = times_sigmoid<kNear>(d_x, gate) + v2;
   grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, gate), gate);
-  grad_gate = v3 + times_sigmoid<kNear>(times_sigmoid<kNear, true>(v1, gate), gate);
+  grad_gate = v3 + times_sigmoid<kNear>(v1, gate);
 }
 
 }  // namespace autofn_glu

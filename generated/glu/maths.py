@@ -49,7 +49,7 @@ def double_vjp(needs, d_x, d_gate, grad, x, gate):
     if needs[2] and d_x is not None:
         grad_gate = grad * (v0 * s1)
     if needs[2] and d_gate is not None:
-        grad_gate = add(grad_gate, v2 * grad * (s1 - s0))
+        grad_gate = add(grad_gate, -v2 * grad * torch.tanh(0.5 * gate))
     return grad_grad, grad_x, grad_gate
 
 
@@ -84,5 +84,5 @@ def vjp_jvp(needs, d_grad, d_x, d_gate, grad, x, gate):
     if needs[1] and d_x is not None:
         d_grad_gate = add(d_grad_gate, v1 * d_x)
     if needs[1] and d_gate is not None:
-        d_grad_gate = add(d_grad_gate, v2 * x * (s1 - s0))
+        d_grad_gate = add(d_grad_gate, -v2 * x * torch.tanh(0.5 * gate))
     return d_grad_x, d_grad_gate

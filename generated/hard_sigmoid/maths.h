@@ -3,8 +3,7 @@
 // Hard sigmoid: relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 //
 //     hard_sigmoid(x) = Min(6, Max(0, x + 3))/6
-//     grad x = grad*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-//         True))/6
+//     grad x = grad*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True))/6
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -25,16 +24,12 @@ template <typename T> AUTOFN_FN T hard_sigmoid_forward(T x) {
 }
 
 template <typename T> AUTOFN_FN T hard_sigmoid_backward(T grad, T x) {
-  const T v0 = x + T(3);
-  const T v1 = maximum(v0, T(0)) < T(6) ? T(0.16666666666666666) * grad : T(0);
-  return v0 > T(0) ? v1 : T(0);
+  return x > T(-3) ? (x < T(3) ? T(0.16666666666666666) * grad : T(0)) : T(0);
 }
 
 // Not needed: grad.
 template <typename T> AUTOFN_FN T hard_sigmoid_double_backward(T grad, T d_x, T x) {
-  const T v0 = x + T(3);
-  const T v1 = maximum(v0, T(0)) < T(6) ? T(0.16666666666666666) * d_x : T(0);
-  return v0 > T(0) ? v1 : T(0);
+  return x > T(-3) ? (x < T(3) ? T(0.16666666666666666) * d_x : T(0)) : T(0);
 }
 
 }  // namespace autofn_hard_sigmoid

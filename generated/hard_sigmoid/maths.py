@@ -2,8 +2,7 @@
 """Hard sigmoid: relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
     hard_sigmoid(x) = Min(6, Max(0, x + 3))/6
-    grad x = grad*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-        True))/6
+    grad x = grad*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True))/6
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -19,33 +18,25 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = x + 3
-    v1 = torch.where(torch.relu(v0) < 6, 0.16666666666666666 * grad, 0)
-    return (torch.where(v0 > 0, v1, 0),)
+    return (torch.where(x > -3, torch.where(x < 3, 0.16666666666666666 * grad, 0), 0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = None
     if needs[0]:
-        v0 = x + 3
-        v1 = torch.where(torch.relu(v0) < 6, 0.16666666666666666 * d_x, 0)
-        grad_grad = torch.where(v0 > 0, v1, 0)
+        grad_grad = torch.where(x > -3, torch.where(x < 3, 0.16666666666666666 * d_x, 0), 0)
     return grad_grad, None
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = x + 3
-    v1 = torch.where(torch.relu(v0) < 6, 0.16666666666666666 * d_x, 0)
-    return torch.where(v0 > 0, v1, 0)
+    return torch.where(x > -3, torch.where(x < 3, 0.16666666666666666 * d_x, 0), 0)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     d_grad_x = None
     if d_grad is not None:
-        v0 = x + 3
-        v1 = torch.where(torch.relu(v0) < 6, 0.16666666666666666 * d_grad, 0)
-        d_grad_x = torch.where(v0 > 0, v1, 0)
+        d_grad_x = torch.where(x > -3, torch.where(x < 3, 0.16666666666666666 * d_grad, 0), 0)
     return (d_grad_x,)

@@ -261,8 +261,7 @@ def hard_sigmoid(x: Tensor) -> Tensor:
     """Hard sigmoid: relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
         hard_sigmoid(x) = Min(6, Max(0, x + 3))/6
-        grad x = grad*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-            True))/6
+        grad x = grad*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True))/6
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -274,8 +273,7 @@ class HardSigmoid(_nn.Module):
     """Hard sigmoid: relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
         hard_sigmoid(x) = Min(6, Max(0, x + 3))/6
-        grad x = grad*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-            True))/6
+        grad x = grad*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True))/6
 
     Generated from hard_sigmoid.py.
     """

@@ -3,8 +3,8 @@
 // Hard swish: x * relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 //
 //     hard_swish(x) = x*Min(6, Max(0, x + 3))/6
-//     grad x = grad*(x*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-//         True)) + Min(6, Max(0, x + 3)))/6
+//     grad x = grad*(x*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True)) +
+//         Min(6, Max(0, x + 3)))/6
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -25,19 +25,17 @@ template <typename T> AUTOFN_FN T hard_swish_forward(T x) {
 }
 
 template <typename T> AUTOFN_FN T hard_swish_backward(T grad, T x) {
-  const T v0 = x + T(3);
-  const T v1 = maximum(v0, T(0));
-  const T v2 = (v0 > T(0) ? (v1 < T(6) ? x : T(0)) : T(0)) + (v1 >= T(6) ? T(6) : v1);
-  return T(0.16666666666666666) * grad * v2;
+  const T v0 = maximum(x + T(3), T(0));
+  const T v1 = (x > T(-3) ? (x < T(3) ? x : T(0)) : T(0)) + (v0 >= T(6) ? T(6) : v0);
+  return T(0.16666666666666666) * grad * v1;
 }
 
 template <typename T>
 AUTOFN_FN void hard_swish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = x + T(3);
-  const T v1 = maximum(v0, T(0));
-  const T v2 = v0 > T(0) ? (v1 < T(6) ? T(1) : T(0)) : T(0);
-  grad_grad = T(0.16666666666666666) * d_x * (x * v2 + (v1 >= T(6) ? T(6) : v1));
-  grad_x = d_x * (T(0.3333333333333333) * v2) * grad;
+  const T v0 = x > T(-3) ? (x < T(3) ? T(1) : T(0)) : T(0);
+  const T v1 = maximum(x + T(3), T(0));
+  grad_grad = T(0.16666666666666666) * d_x * (x * v0 + (v1 >= T(6) ? T(6) : v1));
+  grad_x = d_x * (T(0.3333333333333333) * v0) * grad;
 }
 
 }  // namespace autofn_hard_swish

@@ -2,8 +2,8 @@
 """Hard swish: x * relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
     hard_swish(x) = x*Min(6, Max(0, x + 3))/6
-    grad x = grad*(x*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-        True)) + Min(6, Max(0, x + 3)))/6
+    grad x = grad*(x*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True)) +
+        Min(6, Max(0, x + 3)))/6
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -21,41 +21,37 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = x + 3
-    v1 = torch.relu(v0)
-    v2 = torch.where(v0 > 0, torch.where(v1 < 6, x, 0), 0)
-    return (0.16666666666666666 * grad * (v2 + torch.where(v1 >= 6, 6, v1)),)
+    v1 = torch.where(x > -3, torch.where(x < 3, x, 0), 0)
+    v0 = torch.relu(x + 3)
+    return (0.16666666666666666 * grad * (v1 + torch.where(v0 >= 6, 6, v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = x + 3
-    v1 = torch.relu(v0)
-    v2 = torch.where(v0 > 0, (v1 < 6).to(grad.dtype), 0)
+    v0 = torch.where(x > -3, (x < 3).to(grad.dtype), 0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = 0.16666666666666666 * d_x * (x * v2 + torch.where(v1 >= 6, 6, v1))
+        v1 = torch.relu(x + 3)
+        grad_grad = 0.16666666666666666 * d_x * (x * v0 + torch.where(v1 >= 6, 6, v1))
     if needs[1]:
-        grad_x = d_x * (0.3333333333333333 * v2) * grad
+        grad_x = d_x * (0.3333333333333333 * v0) * grad
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = x + 3
-    v1 = torch.relu(v0)
-    v2 = torch.where(v0 > 0, torch.where(v1 < 6, x, 0), 0)
-    return 0.16666666666666666 * d_x * (v2 + torch.where(v1 >= 6, 6, v1))
+    v1 = torch.where(x > -3, torch.where(x < 3, x, 0), 0)
+    v0 = torch.relu(x + 3)
+    return 0.16666666666666666 * d_x * (v1 + torch.where(v0 >= 6, 6, v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = x + 3
-    v1 = torch.relu(v0)
-    v2 = torch.where(v0 > 0, (v1 < 6).to(grad.dtype), 0)
+    v0 = torch.where(x > -3, (x < 3).to(grad.dtype), 0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = 0.16666666666666666 * d_grad * (x * v2 + torch.where(v1 >= 6, 6, v1))
+        v1 = torch.relu(x + 3)
+        d_grad_x = 0.16666666666666666 * d_grad * (x * v0 + torch.where(v1 >= 6, 6, v1))
     if d_x is not None:
-        d_grad_x = add(d_grad_x, 0.3333333333333333 * v2 * d_x * grad)
+        d_grad_x = add(d_grad_x, 0.3333333333333333 * v0 * d_x * grad)
     return (d_grad_x,)

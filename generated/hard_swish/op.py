@@ -262,8 +262,8 @@ def hard_swish(x: Tensor) -> Tensor:
     """Hard swish: x * relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
         hard_swish(x) = x*Min(6, Max(0, x + 3))/6
-        grad x = grad*(x*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-            True)) + Min(6, Max(0, x + 3)))/6
+        grad x = grad*(x*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True)) +
+            Min(6, Max(0, x + 3)))/6
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -275,8 +275,8 @@ class HardSwish(_nn.Module):
     """Hard swish: x * relu6(x + 3) / 6 (MobileNetV3, arXiv:1905.02244).
 
         hard_swish(x) = x*Min(6, Max(0, x + 3))/6
-        grad x = grad*(x*Piecewise((1, x + 3 > 0), (0, True))*Piecewise((1, Max(0, x + 3) < 6), (0,
-            True)) + Min(6, Max(0, x + 3)))/6
+        grad x = grad*(x*Piecewise((1, x > -3), (0, True))*Piecewise((1, x < 3), (0, True)) +
+            Min(6, Max(0, x + 3)))/6
 
     Generated from hard_swish.py.
     """

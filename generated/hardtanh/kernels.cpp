@@ -26,13 +26,13 @@ void hardtanh_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
   const T* grad = inputs[0];
-  const T* x = inputs[1];
+  const T* out = inputs[1];
   T* grad_x = outputs[0];
   (void)numbers;
   (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    grad_x[i] = hardtanh_backward(grad[i], x[i]);
+    grad_x[i] = hardtanh_backward(grad[i], out[i]);
   }
 }
 
@@ -42,13 +42,13 @@ void hardtanh_double_backward_block(
     bool uniform) {
   const T* grad = inputs[0];
   const T* d_x = inputs[1];
-  const T* x = inputs[2];
+  const T* out = inputs[2];
   T* grad_grad = outputs[0];
   (void)numbers;
   (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    grad_grad[i] = hardtanh_double_backward(grad[i], d_x[i], x[i]);
+    grad_grad[i] = hardtanh_double_backward(grad[i], d_x[i], out[i]);
   }
 }
 

@@ -55,7 +55,7 @@ template <typename S> struct hardtanh_forward_op {
   }
 };
 
-// grad_x = hardtanh_backward(grad, x)
+// grad_x = hardtanh_backward(grad, out)
 template <typename S> struct hardtanh_backward_op {
   using storage = S;
   using T = compute_t<S>;
@@ -65,7 +65,7 @@ template <typename S> struct hardtanh_backward_op {
   static constexpr bool kGradients = false;  // outputs may be summed, or null
 
   const S* grad;
-  const S* x;
+  const S* out;
   S* grad_x;
 
   static hardtanh_backward_op of(const Call& call) {
@@ -78,13 +78,13 @@ template <typename S> struct hardtanh_backward_op {
 
   template <int N> struct Loaded {
     Pack<S, N> grad;
-    Pack<S, N> x;
+    Pack<S, N> out;
   };
 
   template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
     return {
         at.template load<N>(0, grad),
-        at.template load<N>(1, x),
+        at.template load<N>(1, out),
     };
   }
 
@@ -92,13 +92,13 @@ template <typename S> struct hardtanh_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = hardtanh_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      grad_x_v.at[k] = hardtanh_backward(widen(in.grad.at[k]), widen(in.out.at[k]));
     }
     at.store(0, grad_x, grad_x_v);
   }
 };
 
-// grad_grad = hardtanh_double_backward(grad, d_x, x)
+// grad_grad = hardtanh_double_backward(grad, d_x, out)
 template <typename S> struct hardtanh_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
@@ -109,7 +109,7 @@ template <typename S> struct hardtanh_double_backward_op {
 
   const S* grad;
   const S* d_x;
-  const S* x;
+  const S* out;
   S* grad_grad;
 
   static hardtanh_double_backward_op of(const Call& call) {
@@ -124,14 +124,14 @@ template <typename S> struct hardtanh_double_backward_op {
   template <int N> struct Loaded {
     Pack<S, N> grad;
     Pack<S, N> d_x;
-    Pack<S, N> x;
+    Pack<S, N> out;
   };
 
   template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
     return {
         at.template load<N>(0, grad),
         at.template load<N>(1, d_x),
-        at.template load<N>(2, x),
+        at.template load<N>(2, out),
     };
   }
 
@@ -140,7 +140,7 @@ template <typename S> struct hardtanh_double_backward_op {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       grad_grad_v.at[k] = hardtanh_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]),
-          widen(in.x.at[k]));
+          widen(in.out.at[k]));
     }
     at.store(0, grad_grad, grad_grad_v);
   }

@@ -9,9 +9,9 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x) -> Tensor",
      1, 0, 1, Takes::nothing, "tt"},
-    {"backward(Tensor grad, Tensor x) -> Tensor",
+    {"backward(Tensor grad, Tensor out) -> Tensor",
      2, 0, 1, Takes::nothing, "ttt"},
-    {"double_backward(Tensor grad, Tensor d_x, Tensor x) -> Tensor",
+    {"double_backward(Tensor grad, Tensor d_x, Tensor out) -> Tensor",
      3, 0, 1, Takes::nothing, "tttt"},
 };
 constexpr int kKernelCount = 3;

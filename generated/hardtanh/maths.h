@@ -3,7 +3,7 @@
 // Hard tanh: x limited to [-1, 1] (torch.nn.Hardtanh).
 //
 //     hardtanh(x) = Min(1, Max(-1, x))
-//     grad x = grad*Piecewise((1, x > -1), (0, True))*Piecewise((1, Max(-1, x) < 1), (0, True))
+//     grad x = grad*Piecewise((1, x > -1), (0, True))*Piecewise((1, x < 1), (0, True))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -18,13 +18,13 @@ template <typename T> AUTOFN_FN T hardtanh_forward(T x) {
   return v0 >= T(1) ? T(1) : v0;
 }
 
-template <typename T> AUTOFN_FN T hardtanh_backward(T grad, T x) {
-  return x > T(-1) ? ((x <= T(-1) ? T(-1) : x) < T(1) ? grad : T(0)) : T(0);
+template <typename T> AUTOFN_FN T hardtanh_backward(T grad, T out) {
+  return out > T(-1) ? (out < T(1) ? grad : T(0)) : T(0);
 }
 
 // Not needed: grad.
-template <typename T> AUTOFN_FN T hardtanh_double_backward(T grad, T d_x, T x) {
-  return x > T(-1) ? ((x <= T(-1) ? T(-1) : x) < T(1) ? d_x : T(0)) : T(0);
+template <typename T> AUTOFN_FN T hardtanh_double_backward(T grad, T d_x, T out) {
+  return out > T(-1) ? (out < T(1) ? d_x : T(0)) : T(0);
 }
 
 }  // namespace autofn_hardtanh

@@ -20,9 +20,12 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   return (a - (s - t)) + (b - t);
 }
 
-// log(cosh(x)) = |x| + log1p(expm1(-2|x|) / 2).
+// log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
+// |x| + log1p(expm1(-2|x|) / 2).
 template <typename T> AUTOFN_FN T logcosh(T x) {
-  return std::fabs(x) + autofn::log1p(T(0.5) * autofn::expm1(T(-2) * std::fabs(x)));
+  const T y = std::fabs(x), s = autofn::sinh(T(0.5) * (y > T(1) ? T(1) : y));
+  const T tail = T(0.5) * autofn::expm1(T(-2) * y);
+  return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.

@@ -14,8 +14,10 @@ from ._tensors import add
 
 
 def _logcosh(x):
-    """log(cosh(x))."""
-    return torch.abs(x) + torch.log1p(torch.expm1(-2 * torch.abs(x)) / 2)
+    """log(cosh(x)), near 0 by its square."""
+    near = torch.sinh(0.5 * torch.clamp(x, -1, 1))
+    far = torch.abs(x) + torch.log1p(torch.expm1(-2 * torch.abs(x)) / 2)
+    return torch.where(torch.abs(x) < 1, torch.log1p(2 * near * near), far)
 
 
 def _sech2(x):

@@ -45,6 +45,11 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
   return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
   const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
   const T v1 = v0 + T(2);
@@ -56,7 +61,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x) {
   const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = T(4) * x;
+  const T v1 = T(4) * clamp(x, T(-1.2676506002282294e+30), T(1.2676506002282294e+30));
   const T v2 = v1 + T(6);
   const T v3 = v1 + T(4);
   const T v4 = v0 * (v0 * (v2 + v0 * v3) + T(4)) + T(1);

@@ -13,7 +13,7 @@ from ._tensors import add
 
 def forward(x, y):
     """The formula."""
-    return 10 * (x**2 + 2 * x * y + y**2)
+    return 10 * (x + y)**2
 
 
 def vjp(needs, grad, x, y):

@@ -20,13 +20,10 @@ namespace autofn_quadratic_terms {
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 template <typename T> AUTOFN_FN void quadratic_terms_forward(T x, T y, T& z, T& xx, T& yy, T& xy) {
-  const T v0 = square(x);
-  const T v1 = square(y);
-  const T v2 = x * y;
-  z = T(10) * v0 + T(10) * v1 + T(20) * v2;
-  xx = v0;
-  yy = v1;
-  xy = v2;
+  z = T(10) * square(x + y);
+  xx = square(x);
+  yy = square(y);
+  xy = x * y;
 }
 
 template <typename T>

@@ -16,10 +16,7 @@ from ._tensors import add
 
 def forward(x, y):
     """The formula."""
-    v0 = x**2
-    v1 = y**2
-    v2 = x * y
-    return 10 * v0 + 10 * v1 + 20 * v2, v0, v1, v2
+    return 10 * (x + y)**2, x**2, y**2, x * y
 
 
 def vjp(needs, grad_z, grad_xx, grad_yy, grad_xy, x, y):

@@ -3,7 +3,7 @@
 // ReLU6: x limited to [0, 6] (torch.nn.ReLU6).
 //
 //     relu6(x) = Min(6, Max(0, x))
-//     grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, Max(0, x) < 6), (0, True))
+//     grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, x < 6), (0, True))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -23,13 +23,13 @@ template <typename T> AUTOFN_FN T relu6_forward(T x) {
   return v0 >= T(6) ? T(6) : v0;
 }
 
-template <typename T> AUTOFN_FN T relu6_backward(T grad, T x) {
-  return x > T(0) ? (maximum(x, T(0)) < T(6) ? grad : T(0)) : T(0);
+template <typename T> AUTOFN_FN T relu6_backward(T grad, T out) {
+  return out > T(0) ? (out < T(6) ? grad : T(0)) : T(0);
 }
 
 // Not needed: grad.
-template <typename T> AUTOFN_FN T relu6_double_backward(T grad, T d_x, T x) {
-  return x > T(0) ? (maximum(x, T(0)) < T(6) ? d_x : T(0)) : T(0);
+template <typename T> AUTOFN_FN T relu6_double_backward(T grad, T d_x, T out) {
+  return out > T(0) ? (out < T(6) ? d_x : T(0)) : T(0);
 }
 
 }  // namespace autofn_relu6

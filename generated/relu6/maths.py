@@ -2,7 +2,7 @@
 """ReLU6: x limited to [0, 6] (torch.nn.ReLU6).
 
     relu6(x) = Min(6, Max(0, x))
-    grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, Max(0, x) < 6), (0, True))
+    grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, x < 6), (0, True))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -16,27 +16,27 @@ def forward(x):
     return torch.where(v0 >= 6, 6, v0)
 
 
-def vjp(needs, grad, x):
+def vjp(needs, grad, out):
     """The gradient of each input, where `needs` asks for it."""
-    return (torch.where(x > 0, torch.where(torch.relu(x) < 6, grad, 0), 0),)
+    return (torch.where(out > 0, torch.where(out < 6, grad, 0), 0),)
 
 
-def double_vjp(needs, d_x, grad, x):
+def double_vjp(needs, d_x, grad, out):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = None
     if needs[0]:
-        grad_grad = torch.where(x > 0, torch.where(torch.relu(x) < 6, d_x, 0), 0)
+        grad_grad = torch.where(out > 0, torch.where(out < 6, d_x, 0), 0)
     return grad_grad, None
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return torch.where(x > 0, torch.where(torch.relu(x) < 6, d_x, 0), 0)
+    return torch.where(x > 0, torch.where(x < 6, d_x, 0), 0)
 
 
-def vjp_jvp(needs, d_grad, d_x, grad, x):
+def vjp_jvp(needs, d_grad, d_out, grad, out):
     """The tangent of each gradient."""
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = torch.where(x > 0, torch.where(torch.relu(x) < 6, d_grad, 0), 0)
+        d_grad_x = torch.where(out > 0, torch.where(out < 6, d_grad, 0), 0)
     return (d_grad_x,)

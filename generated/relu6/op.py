@@ -62,9 +62,9 @@ def forward_leaf(tensors, values):
 def backward_leaf(needs, grads, saved, values, likes):
     """The gradients that `needs` asks for, None for others."""
     grad, = grads
-    x, = saved
-    if ops := _t.ops(grad, x):
-        return (ops.backward(grad, x),)
+    out, = saved
+    if ops := _t.ops(grad, out):
+        return (ops.backward(grad, out),)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -73,9 +73,9 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
     d_x, = directions
-    grad, x = tensors
-    if ops := _t.ops(grad, d_x, x):
-        return (ops.double_backward(grad, d_x, x), None)
+    grad, out = tensors
+    if ops := _t.ops(grad, d_x, out):
+        return (ops.double_backward(grad, d_x, out), None)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
@@ -99,18 +99,18 @@ class Relu6Function(Function):
     def setup_context(ctx, inputs, output):
         x, = inputs
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(output)
         ctx.save_for_forward(x)
 
     @staticmethod
     def backward(ctx, grad):
         if grad is None:
             return None
-        x, = ctx.saved_tensors
-        if ops := _t.direct(grad, x):
-            return ops.backward(grad, x)
+        out, = ctx.saved_tensors
+        if ops := _t.direct(grad, out):
+            return ops.backward(grad, out)
         likes = ((grad.shape, grad.dtype),)
-        found = Relu6Backward.run((True,), grad, x, (), likes)
+        found = Relu6Backward.run((True,), grad, out, (), likes)
         if _rt.DEBUG:
             _rt.debug("relu6: gradients", *found)
         return found[0]
@@ -150,18 +150,18 @@ class Relu6Backward(Function):
         return Relu6Backward.apply(needs, *rest)
 
     @staticmethod
-    def forward(needs, grad, x, values, likes):
-        saved = (x,)
+    def forward(needs, grad, out, values, likes):
+        saved = (out,)
         found = backward_leaf(needs, (grad,), saved, values, likes)
         return found
 
     @staticmethod
     def setup_context(ctx, inputs, output):
-        needs, grad, x, values, likes = inputs
+        needs, grad, out, values, likes = inputs
         ctx.set_materialize_grads(False)
         ctx.needs, ctx.values, ctx.likes = needs, values, likes
-        ctx.save_for_backward(grad, x)
-        ctx.save_for_forward(grad, x)
+        ctx.save_for_backward(grad, out)
+        ctx.save_for_forward(grad, out)
 
     @staticmethod
     def backward(ctx, *directions):
@@ -189,8 +189,8 @@ class Relu6Backward(Function):
         )
 
     @staticmethod
-    def vmap(info, in_dims, needs, grad, x, values, likes):
-        grads, saved = (grad,), (x,)
+    def vmap(info, in_dims, needs, grad, out, values, likes):
+        grads, saved = (grad,), (out,)
         grad_dims, saved_dims = in_dims[1:2], in_dims[2:3]
         layout = (...,) * 1
         saved_layout = (...,) * 1
@@ -222,7 +222,7 @@ class _Relu6Traced(Function):
         ctx.set_materialize_grads(False)
         ctx.values = ()
         ctx.likes = _t.likes((x,))
-        ctx.save_for_backward(x)
+        ctx.save_for_backward(output)
 
     @staticmethod
     def backward(ctx, *grads):
@@ -261,7 +261,7 @@ def relu6(x: Tensor) -> Tensor:
     """ReLU6: x limited to [0, 6] (torch.nn.ReLU6).
 
         relu6(x) = Min(6, Max(0, x))
-        grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, Max(0, x) < 6), (0, True))
+        grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, x < 6), (0, True))
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -273,7 +273,7 @@ class Relu6(_nn.Module):
     """ReLU6: x limited to [0, 6] (torch.nn.ReLU6).
 
         relu6(x) = Min(6, Max(0, x))
-        grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, Max(0, x) < 6), (0, True))
+        grad x = grad*Piecewise((1, x > 0), (0, True))*Piecewise((1, x < 6), (0, True))
 
     Generated from relu6.py.
     """

@@ -42,9 +42,9 @@ template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = d_x * grad * (sigmoid<kNear, true>(x) - sigmoid<kNear>(x));
+  const T v0 = times_sigmoid<kNear, true>(-d_x * grad * autofn::tanh(T(0.5) * x), x);
   grad_grad = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x, x), x);
-  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, x), x);
+  grad_x = times_sigmoid<kNear>(v0, x);
 }
 
 }  // namespace autofn_sigmoid

@@ -24,14 +24,12 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = torch.sigmoid(x)
-    s1 = torch.sigmoid(-x)
-    v0 = s0 * s1 * d_x
+    v0 = d_x * torch.sigmoid(-x) * torch.sigmoid(x)
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = v0
     if needs[1]:
-        grad_x = v0 * grad * (s1 - s0)
+        grad_x = -v0 * grad * torch.tanh(0.5 * x)
     return grad_grad, grad_x
 
 
@@ -42,12 +40,10 @@ def jvp(d_x, x):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    s0 = torch.sigmoid(x)
-    s1 = torch.sigmoid(-x)
-    v0 = s0 * s1
+    v0 = torch.sigmoid(-x) * torch.sigmoid(x)
     d_grad_x = None
     if d_grad is not None:
         d_grad_x = v0 * d_grad
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * d_x * grad * (s1 - s0))
+        d_grad_x = add(d_grad_x, -v0 * d_x * grad * torch.tanh(0.5 * x))
     return (d_grad_x,)

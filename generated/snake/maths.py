@@ -70,9 +70,9 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     grad_grad = grad_x = grad_alpha = None
     if needs[1] or needs[2]:
         v6 = v3 * cs0
-        v7 = sn0 * (v1 - 2 * _spherical_bessel(2, v0))
-        v8 = cs0 * (2 * v1) - 0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v6)) - 2 * v4
-        v9 = grad * v8
+        v7 = _spherical_bessel(2, v0)
+        v8 = 0.3333333333333333 * v0 * (sn0 * (v1 - 2 * v7) + 3 * v2 + 6 * v6)
+        v9 = grad * (cs0 * (2 * v1) - v8 - 2 * v4)
     if needs[0]:
         v5 = v1 * cs0 - v4
     if (needs[1] or needs[2]) and d_x is not None:
@@ -89,7 +89,7 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
         grad_alpha = x * v10
     if needs[2] and d_alpha is not None:
         grad_alpha = add(
-            grad_alpha, -grad * d_alpha * x**3 * (v2 + 2 * v6 + 0.3333333333333333 * v7)
+            grad_alpha, grad * (0.6666666666666666 * d_alpha) * x**3 * (sn0 * v7 - 2 * v2 - 3 * v6)
         )
     return grad_grad, grad_x, grad_alpha
 
@@ -120,9 +120,9 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     d_grad_x = d_grad_alpha = None
     if d_x is not None or d_alpha is not None:
         v6 = v3 * cs0
-        v7 = sn0 * (v1 - 2 * _spherical_bessel(2, v0))
-        v8 = cs0 * (2 * v1) - 0.3333333333333333 * v0 * (v7 + (3 * v2 + 6 * v6)) - 2 * v4
-        v9 = grad * v8
+        v7 = _spherical_bessel(2, v0)
+        v8 = 0.3333333333333333 * v0 * (sn0 * (v1 - 2 * v7) + 3 * v2 + 6 * v6)
+        v9 = grad * (cs0 * (2 * v1) - v8 - 2 * v4)
     if d_grad is not None:
         v5 = v1 * cs0 - v4
     if d_x is not None:
@@ -139,6 +139,7 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
         d_grad_alpha = add(d_grad_alpha, x * v10)
     if needs[1] and d_alpha is not None:
         d_grad_alpha = add(
-            d_grad_alpha, -grad * d_alpha * x**3 * (v2 + 2 * v6 + 0.3333333333333333 * v7)
+            d_grad_alpha,
+            grad * (0.6666666666666666 * d_alpha) * x**3 * (sn0 * v7 - 2 * v2 - 3 * v6),
         )
     return d_grad_x, d_grad_alpha

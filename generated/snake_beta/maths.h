@@ -59,20 +59,20 @@ AUTOFN_FN void snake_beta_double_backward(
   const T v13 = v0 * v10;
   const T v14 = v0 * v6;
   const T v15 = v11 * d_alpha;
-  const T v16 = v9 * grad;
-  const T v17 = T(2) * autofn::times_exp<kNear>(v5, beta);
-  const T v18 = v8 * grad;
-  const T v19 = autofn::times_exp<kNear>(v10, alpha) - autofn::times_exp<kNear>(v6, alpha);
-  const T v20 = v2 + autofn::times_exp<kNear>(v13, alpha);
-  const T v21 = v15 * (v20 - autofn::times_exp<kNear>(v14, alpha));
-  const T v22 = autofn::times_exp<kNear>(-v2 * (T(2) * v16), beta);
-  const T v23 = v12 * (v2 + autofn::times_exp<kNear>(v0 * (v10 - v6), alpha));
-  const T v24 = -d_x * (T(2) * v18) * autofn::times_exp<kNear>(v2, beta);
-  const T v25 = v16 * (v4 * autofn::times_exp<kNear>(v7, beta) - v7);
+  const T v16 = autofn::times_exp<kNear>(v2, beta);
+  const T v17 = v9 * grad;
+  const T v18 = T(2) * v17;
+  const T v19 = autofn::times_exp<kNear>(v5, beta);
+  const T v20 = grad * (T(2) * v8);
+  const T v21 = autofn::times_exp<kNear>(v10, alpha) - autofn::times_exp<kNear>(v6, alpha);
+  const T v22 = v2 + autofn::times_exp<kNear>(v13, alpha);
+  const T v23 = v15 * (v22 - autofn::times_exp<kNear>(v14, alpha));
+  const T v24 = v12 * (v2 + autofn::times_exp<kNear>(v0 * (v10 - v6), alpha));
+  const T v25 = v17 * (v4 * autofn::times_exp<kNear>(v7, beta) - v7);
   grad_grad = d_x * (v2 * v4 + T(1)) + d_alpha * (v4 * v5) + -v7 * v9;
-  grad_x = v12 * autofn::times_exp<kNear>(v19, alpha) + v21 + v22;
-  grad_alpha = v23 + v0 * v15 * (v1 + v13 - v14) + -v16 * v17;
-  grad_beta = v24 + -d_alpha * (v17 * v18) + v25;
+  grad_x = v12 * autofn::times_exp<kNear>(v21, alpha) + v23 + -v16 * v18;
+  grad_alpha = v24 + v0 * v15 * (v1 + v13 - v14) + -v18 * v19;
+  grad_beta = -d_x * (v16 * v20) + -d_alpha * (v19 * v20) + v25;
 }
 
 }  // namespace autofn_snake_beta

@@ -50,8 +50,7 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = _times_exp(x, alpha)
     sn0 = torch.sin(v0)
-    e0 = torch.exp(beta)
-    v3 = e0 + 1e-09
+    v3 = torch.exp(beta) + 1e-09
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
     v4 = 2 * (1 / v3)
@@ -67,7 +66,7 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if (needs[0] or needs[2] or needs[3]) and (d_alpha is not None or d_beta is not None):
         v5 = v0 * v1
     if (needs[1] or needs[2] or needs[3]) and d_beta is not None:
-        v16 = v9 * grad
+        v17 = v9 * grad
     if (needs[0] or needs[3]) and d_beta is not None:
         v7 = _times_exp(v6, beta)
     if (needs[1] or needs[2]) and d_x is not None:
@@ -76,10 +75,14 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
         v13 = v0 * v10
         v14 = v0 * v6
         v15 = v11 * d_alpha
+    if (needs[1] or needs[3]) and (d_beta is not None or d_x is not None):
+        v16 = _times_exp(v2, beta)
+    if (needs[1] or needs[2]) and d_beta is not None:
+        v18 = 2 * v17
     if (needs[2] or needs[3]) and (d_beta is not None or d_alpha is not None):
-        v17 = 2 * _times_exp(v5, beta)
+        v19 = _times_exp(v5, beta)
     if needs[3] and (d_x is not None or d_alpha is not None):
-        v18 = v8 * grad
+        v20 = grad * (2 * v8)
     if needs[0] and d_x is not None:
         grad_grad = d_x * (v2 * v4 + 1)
     if needs[0] and d_alpha is not None:
@@ -91,19 +94,19 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if needs[1] and d_alpha is not None:
         grad_x = add(grad_x, v15 * (v2 + _times_exp(v13, alpha) - _times_exp(v14, alpha)))
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, -e0 * (v2 * (2 * v16)))
+        grad_x = add(grad_x, -v16 * v18)
     if needs[2] and d_x is not None:
         grad_alpha = v12 * (v2 + _times_exp(v0 * (v10 - v6), alpha))
     if needs[2] and d_alpha is not None:
         grad_alpha = add(grad_alpha, v0 * v15 * (v1 + v13 - v14))
     if needs[2] and d_beta is not None:
-        grad_alpha = add(grad_alpha, -v16 * v17)
+        grad_alpha = add(grad_alpha, -v18 * v19)
     if needs[3] and d_x is not None:
-        grad_beta = -d_x * (2 * v18) * _times_exp(v2, beta)
+        grad_beta = -d_x * (v16 * v20)
     if needs[3] and d_alpha is not None:
-        grad_beta = add(grad_beta, -d_alpha * (v17 * v18))
+        grad_beta = add(grad_beta, -d_alpha * (v19 * v20))
     if needs[3] and d_beta is not None:
-        grad_beta = add(grad_beta, v16 * (v4 * _times_exp(v7, beta) - v7))
+        grad_beta = add(grad_beta, v17 * (v4 * _times_exp(v7, beta) - v7))
     return grad_grad, grad_x, grad_alpha, grad_beta
 
 
@@ -129,39 +132,40 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The tangent of each gradient."""
     v0 = _times_exp(x, alpha)
     sn0 = torch.sin(v0)
-    e0 = torch.exp(beta)
-    v3 = e0 + 1e-09
+    v3 = torch.exp(beta) + 1e-09
     cs0 = torch.cos(v0)
     v1 = sn0 * cs0
     v4 = 2 * (1 / v3)
     v5 = sn0**2
-    v10 = 1 / v3**2
+    v11 = 1 / v3**2
     v2 = _times_exp(v1, alpha)
     d_grad_x = d_grad_alpha = d_grad_beta = None
     if d_beta is not None or d_x is not None or d_alpha is not None:
-        v11 = grad * v10
+        v12 = grad * v11
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
         v6 = cs0**2
         v7 = v4 * grad
     if d_beta is not None:
-        v12 = v11 * d_beta
+        v13 = v12 * d_beta
     if (needs[1] or needs[2]) and (d_grad is not None or d_beta is not None or d_alpha is not None):
-        v14 = v0 * v1
+        v15 = v0 * v1
     if (needs[0] or needs[1]) and d_x is not None:
         v8 = v7 * d_x
     if (needs[0] or needs[1]) and d_alpha is not None:
         v9 = v7 * d_alpha
+    if (needs[0] or needs[2]) and (d_beta is not None or d_x is not None):
+        v10 = _times_exp(v2, beta)
     if (needs[0] or needs[1]) and d_beta is not None:
-        v13 = 2 * v12
+        v14 = 2 * v13
     if needs[1] and (d_x is not None or d_alpha is not None):
-        v15 = v0 * v6
-        v16 = v0 * v5
+        v16 = v0 * v6
+        v17 = v0 * v5
     if (needs[1] or needs[2]) and (d_beta is not None or d_alpha is not None):
-        v17 = _times_exp(v14, beta)
+        v18 = _times_exp(v15, beta)
     if needs[2] and (d_grad is not None or d_beta is not None):
-        v18 = _times_exp(v5, beta)
+        v19 = _times_exp(v5, beta)
     if needs[2] and (d_x is not None or d_alpha is not None):
-        v19 = 2 * v11
+        v20 = 2 * v12
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * (v2 * v4 + 1)
     if needs[0] and d_x is not None:
@@ -171,23 +175,23 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if needs[0] and d_alpha is not None:
         d_grad_x = add(d_grad_x, v9 * (v2 + _times_exp(v0 * (v6 - v5), alpha)))
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, -v13 * _times_exp(v2, beta))
+        d_grad_x = add(d_grad_x, -v10 * v14)
     if needs[1] and d_grad is not None:
-        d_grad_alpha = d_grad * (v4 * v14)
+        d_grad_alpha = d_grad * (v4 * v15)
     if needs[1] and d_x is not None:
         d_grad_alpha = add(
-            d_grad_alpha, v8 * (v2 + _times_exp(v15, alpha) - _times_exp(v16, alpha))
+            d_grad_alpha, v8 * (v2 + _times_exp(v16, alpha) - _times_exp(v17, alpha))
         )
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(d_grad_alpha, v0 * v9 * (v1 + v15 - v16))
+        d_grad_alpha = add(d_grad_alpha, v0 * v9 * (v1 + v16 - v17))
     if needs[1] and d_beta is not None:
-        d_grad_alpha = add(d_grad_alpha, -v13 * v17)
+        d_grad_alpha = add(d_grad_alpha, -v14 * v18)
     if needs[2] and d_grad is not None:
-        d_grad_beta = -d_grad * (v10 * v18)
+        d_grad_beta = -d_grad * (v11 * v19)
     if needs[2] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, -d_x * (e0 * (v2 * v19)))
+        d_grad_beta = add(d_grad_beta, -d_x * (v10 * v20))
     if needs[2] and d_alpha is not None:
-        d_grad_beta = add(d_grad_beta, -d_alpha * (v17 * v19))
+        d_grad_beta = add(d_grad_beta, -d_alpha * (v18 * v20))
     if needs[2] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, v12 * (v4 * _times_exp(v18, beta) - v18))
+        d_grad_beta = add(d_grad_beta, v13 * (v4 * _times_exp(v19, beta) - v19))
     return d_grad_x, d_grad_alpha, d_grad_beta

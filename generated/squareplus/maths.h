@@ -3,7 +3,7 @@
 // Squareplus: half of x + sqrt(x**2 + b) (arXiv:2112.11687).
 //
 //     squareplus(x, b) = x/2 + sqrt(b + x**2)/2
-//     grad x = grad*(x/sqrt(b + x**2) + 1)/2
+//     grad x = grad*mean_root(x, b)/root_sum(x, b)
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -15,21 +15,35 @@ namespace autofn_squareplus {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// sqrt(a**2 + c), scaled where a**2 might overflow.
+template <typename T> AUTOFN_FN T root_sum(T a, T c) {
+  const bool large = std::fabs(a) > T(0x1p+60);
+  const T b = large ? a * T(0x1p-64) : a;
+  const T root = std::sqrt(b * b + (large ? T(0) : c));
+  return large ? root * T(0x1p+64) : root;
+}
+
+// (a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0.
+template <typename T> AUTOFN_FN T mean_root(T a, T c) {
+  const T root = T(0.5) * std::fabs(a) + T(0.5) * root_sum(a, c);
+  return a < T(0) ? T(0.25) * c / root : root;
+}
+
 template <typename T> AUTOFN_FN T squareplus_forward(T x, T b) {
-  return T(0.5) * (x + std::sqrt(b + square(x)));
+  return mean_root(x, b);
 }
 
 template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
-  return T(0.5) * grad * (x / std::sqrt(b + square(x)) + T(1));
+  return grad * mean_root(x, b) / root_sum(x, b);
 }
 
 template <typename T>
 AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
-  const T v0 = b + square(x);
-  const T v1 = T(0.5) * d_x;
-  const T r0 = std::sqrt(v0);
-  grad_grad = v1 * (T(1) + x / r0);
-  grad_x = b * (v1 * grad) / (v0 * r0);
+  const T v0 = root_sum(x, b);
+  const T v1 = T(1) / v0;
+  const T v2 = d_x * mean_root(x, b);
+  grad_grad = v1 * v2;
+  grad_x = v2 * grad * (T(1) - x * v1) / square(v0);
 }
 
 }  // namespace autofn_squareplus

@@ -2,7 +2,7 @@
 """Squareplus: half of x + sqrt(x**2 + b) (arXiv:2112.11687).
 
     squareplus(x, b) = x/2 + sqrt(b + x**2)/2
-    grad x = grad*(x/sqrt(b + x**2) + 1)/2
+    grad x = grad*mean_root(x, b)/root_sum(x, b)
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -12,41 +12,54 @@ import torch
 from ._tensors import add
 
 
+def _root_sum(a, c):
+    """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
+    large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
+    return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))
+
+
+def _mean_root(a, c):
+    """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
+    root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
+    return torch.where(a < 0, 0.25 * c / root, root)
+
+
 def forward(x, b):
     """The formula."""
-    return 0.5 * (x + torch.sqrt(b + x**2))
+    return _mean_root(x, b)
 
 
 def vjp(needs, grad, x, b):
     """The gradient of each input, where `needs` asks for it."""
-    return (0.5 * grad * (x / torch.sqrt(b + x**2) + 1),)
+    return (grad * _mean_root(x, b) / _root_sum(x, b),)
 
 
 def double_vjp(needs, d_x, grad, x, b):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = b + x**2
-    v1 = 0.5 * d_x
-    r0 = torch.sqrt(v0)
+    v0 = _root_sum(x, b)
+    v1 = 1 / v0
+    v2 = d_x * _mean_root(x, b)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v1 * (1 + x / r0)
+        grad_grad = v1 * v2
     if needs[1]:
-        grad_x = b * (v1 * grad) / (v0 * r0)
+        grad_x = v2 * grad * (1 - x * v1) / v0**2
     return grad_grad, grad_x
 
 
 def jvp(d_x, x, b):
     """The tangent of each output."""
-    return 0.5 * d_x * (x / torch.sqrt(b + x**2) + 1)
+    return d_x * _mean_root(x, b) / _root_sum(x, b)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, b):
     """The tangent of each gradient."""
-    v0 = b + x**2
-    r0 = torch.sqrt(v0)
+    v0 = _mean_root(x, b)
+    v1 = _root_sum(x, b)
+    v2 = 1 / v1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = 0.5 * d_grad * (1 + x / r0)
+        d_grad_x = v0 * v2 * d_grad
     if d_x is not None:
-        d_grad_x = add(d_grad_x, b * (0.5 * d_x * grad) / (v0 * r0))
+        d_grad_x = add(d_grad_x, v0 * d_x * grad * (1 - x * v2) / v1**2)
     return (d_grad_x,)

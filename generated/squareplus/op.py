@@ -267,7 +267,7 @@ def squareplus(x: Tensor, b: float = 4.0) -> Tensor:
     """Squareplus: half of x + sqrt(x**2 + b) (arXiv:2112.11687).
 
         squareplus(x, b) = x/2 + sqrt(b + x**2)/2
-        grad x = grad*(x/sqrt(b + x**2) + 1)/2
+        grad x = grad*mean_root(x, b)/root_sum(x, b)
 
     x: tensor of any shape; tensors broadcast.
     b: number, without a gradient.
@@ -280,7 +280,7 @@ class Squareplus(_nn.Module):
     """Squareplus: half of x + sqrt(x**2 + b) (arXiv:2112.11687).
 
         squareplus(x, b) = x/2 + sqrt(b + x**2)/2
-        grad x = grad*(x/sqrt(b + x**2) + 1)/2
+        grad x = grad*mean_root(x, b)/root_sum(x, b)
 
     Generated from squareplus.py.
     """

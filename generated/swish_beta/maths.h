@@ -27,16 +27,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
-// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
-// compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
-  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
-}
-
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -68,16 +58,15 @@ AUTOFN_FN void swish_beta_double_backward(
   const T v2 = times_sigmoid<kNear, true>(v0, v0, v1);
   const T v3 = grad * (v2 + T(2) - times_sigmoid<kNear>(v0, v0, v1));
   const T v4 = d_x * v3;
-  const T v9 = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
+  const T v8 = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
   const T v5 = times_sigmoid<kNear>(d_beta * square(x), v0, v1);
-  const T v10 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * v4, v0, v1), v0, v1);
+  const T v9 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * v4, v0, v1), v0, v1);
   const T v6 = times_sigmoid<kNear>(x * (d_beta * v3), v0, v1);
-  const T v11 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x * v4, v0, v1), v0, v1);
-  const T v7 = sigmoid<kNear, true>(v0, v1) - sigmoid<kNear>(v0, v1);
-  const T v8 = times_sigmoid<kNear>(d_beta * grad * powi<3>(x) * v7, v0, v1);
-  grad_grad = v9 + times_sigmoid<kNear, true>(v5, v0, v1);
-  grad_x = v10 + times_sigmoid<kNear, true>(v6, v0, v1);
-  grad_beta = v11 + times_sigmoid<kNear, true>(v8, v0, v1);
+  const T v10 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x * v4, v0, v1), v0, v1);
+  const T v7 = -d_beta * grad * powi<3>(x) * autofn::tanh(T(0.5) * v0);
+  grad_grad = v8 + times_sigmoid<kNear, true>(v5, v0, v1);
+  grad_x = v9 + times_sigmoid<kNear, true>(v6, v0, v1);
+  grad_beta = v10 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v7, v0, v1), v0, v1);
 }
 
 }  // namespace autofn_swish_beta

@@ -57,7 +57,7 @@ def double_vjp(needs, d_x, d_beta, grad, x, beta):
     if needs[2] and d_x is not None:
         grad_beta = x * v5
     if needs[2] and d_beta is not None:
-        grad_beta = add(grad_beta, v3 * grad * x**3 * (s0 - s1))
+        grad_beta = add(grad_beta, -v3 * grad * x**3 * torch.tanh(0.5 * v0))
     return grad_grad, grad_x, grad_beta
 
 
@@ -99,5 +99,5 @@ def vjp_jvp(needs, d_grad, d_x, d_beta, grad, x, beta):
     if needs[1] and d_x is not None:
         d_grad_beta = add(d_grad_beta, x * v5)
     if needs[1] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, v3 * d_beta * x**3 * (s0 - s1))
+        d_grad_beta = add(d_grad_beta, -v3 * d_beta * x**3 * torch.tanh(0.5 * v0))
     return d_grad_x, d_grad_beta

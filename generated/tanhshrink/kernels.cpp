@@ -30,22 +30,9 @@ void tanhshrink_backward_block(
   T* grad_x = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = tanhshrink_backward<T, true>(grad[i], x[i]);
-      odd += grad_x[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = tanhshrink_backward(grad[i], x[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    grad_x[i] = tanhshrink_backward(grad[i], x[i]);
   }
 }
 

@@ -3,7 +3,16 @@
 // Tanh shrink: x - tanh(x) (torch.nn.Tanhshrink).
 //
 //     tanhshrink(x) = x - tanh(x)
-//     grad x = grad*(1 - sech2(x))
+//     grad x =
+//         grad*Piecewise((x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*(x**2*
+//         (x**2*(x**2*(x**2*(x**2*(x**2*(1.1631536526311928955e-6 -
+//         1.0722739746231492107e-7*x**2) - 6.2564270327832386408e-6) +
+//         0.000022856575109308949699) - 0.000066038972228932169726) + 0.00016678460013432355483)
+//         - 0.00039364459569437878115) + 0.00090145917372424706055) - 0.0020345582628921282385) +
+//         0.0045432818778019747134) - 0.010030433893373686178) + 0.021837511349996699786) -
+//         0.04669766405572970978) + 0.097495590803281620646) - 0.19682539682447229081) +
+//         0.37777777777776102058) - 0.66666666666666655585) + 0.9999999999999999999), Abs(x) <
+//         1), (tanh(x)**2, True))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -13,12 +22,17 @@
 
 namespace autofn_tanhshrink {
 
-// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
-  const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return T(4) * e * r * r;
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
@@ -30,17 +44,57 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
-  return x - autofn::tanh(x);
+  const T v0 = square(x);
+  const T v1 = v0 * (T(3.323296150374837e-08) - T(2.8980377692517546e-09) * v0);
+  const T v2 = v0 * (v0 * (v1 - T(1.8958869796312845e-07)) + T(7.373088744938371e-07));
+  const T v3 = v0 * (v0 * (v2 - T(2.2772059389286955e-06)) + T(6.177207412382354e-06));
+  const T v4 = v0 * (v0 * (v3 - T(1.5745783827775153e-05)) + T(3.9193877118445524e-05));
+  const T v5 = v0 * (v0 * (v4 - T(9.688372680438706e-05)) + T(0.00023912009883168288));
+  const T v6 = v0 * (v0 * (v5 - T(0.0005900255231396286)) + T(0.00145583408999978));
+  const T v7 = v0 * (v0 * (v6 - T(0.0035921280042869007)) + T(0.008863235527571057));
+  const T v8 = v0 * (v0 * (v7 - T(0.021869488536052476)) + T(0.05396825396825158));
+  const T v9 = powi<3>(x) * (v0 * (v8 - T(0.1333333333333333)) + T(0.3333333333333333));
+  return std::fabs(x) < T(1) ? v9 : x - autofn::tanh(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
-  return grad * (T(1) - sech2<kNear>(x));
+template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
+  const T v0 = square(x);
+  const T v1 = v0 * (T(1.1631536526311928e-06) - T(1.0722739746231492e-07) * v0);
+  const T v2 = v0 * (v0 * (v1 - T(6.256427032783238e-06)) + T(2.285657510930895e-05));
+  const T v3 = v0 * (v0 * (v2 - T(6.603897222893217e-05)) + T(0.00016678460013432356));
+  const T v4 = v0 * (v0 * (v3 - T(0.00039364459569437877)) + T(0.0009014591737242471));
+  const T v5 = v0 * (v0 * (v4 - T(0.0020345582628921283)) + T(0.004543281877801975));
+  const T v6 = v0 * (v0 * (v5 - T(0.010030433893373686)) + T(0.0218375113499967));
+  const T v7 = v0 * (v0 * (v6 - T(0.04669766405572971)) + T(0.09749559080328161));
+  const T v8 = v0 * (v0 * (v7 - T(0.19682539682447228)) + T(0.377777777777761));
+  const T v9 = v0 * (v0 * (v8 - T(0.6666666666666665)) + T(1.0));
+  return grad * (std::fabs(x) < T(1) ? v9 : square(autofn::tanh(x)));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  grad_grad = d_x * (T(1) - sech2<kNear>(x));
-  grad_x = times_sech2<kNear>(T(2) * d_x * grad * autofn::tanh(x), x);
+  const T v0 = square(x);
+  const bool c0 = std::fabs(x) < T(1);
+  const T t0 = autofn::tanh(x);
+  const T v1 = v0 * (T(1.1631536526311928e-06) - T(1.0722739746231492e-07) * v0);
+  const T v2 = v0 * (v0 * (v1 - T(6.256427032783238e-06)) + T(2.285657510930895e-05));
+  const T v3 = v0 * (v0 * (v2 - T(6.603897222893217e-05)) + T(0.00016678460013432356));
+  const T v4 = v0 * (v0 * (v3 - T(0.00039364459569437877)) + T(0.0009014591737242471));
+  const T v5 = v0 * (v0 * (v4 - T(0.0020345582628921283)) + T(0.004543281877801975));
+  const T v6 = v0 * (v0 * (v5 - T(0.010030433893373686)) + T(0.0218375113499967));
+  const T v7 = v0 * (v0 * (v6 - T(0.04669766405572971)) + T(0.09749559080328161));
+  const T v8 = v0 * (v0 * (v7 - T(0.19682539682447228)) + T(0.377777777777761));
+  const T v9 = v0 * (T(3.954722418946056e-05) - T(3.860186308643337e-06) * v0);
+  const T v10 = v0 * (v0 * (v9 - T(0.00020020566504906363)) + T(0.0006856972532792685));
+  const T v11 = v0 * (v0 * (v10 - T(0.0018490912224101007)) + T(0.004336399603492413));
+  const T v12 = v0 * (v0 * (v11 - T(0.009447470296665091)) + T(0.019832101821933436));
+  const T v13 = v0 * (v0 * (v12 - T(0.04069116525784257)) + T(0.08177907380043554));
+  const T v14 = v0 * (v0 * (v13 - T(0.16048694229397897)) + T(0.3057251588999538));
+  const T v15 = v0 * (v0 * (v14 - T(0.5603719686687565)) + T(0.9749559080328162));
+  const T v16 = v0 * (v0 * (v15 - T(1.5746031745957783)) + T(2.2666666666665662));
+  const T v17 = x * (v0 * (v16 - T(2.666666666666666)) + T(2.0));
+  grad_grad = d_x * (c0 ? v0 * (v0 * (v8 - T(0.6666666666666665)) + T(1.0)) : square(t0));
+  grad_x = d_x * grad * (c0 ? v17 : times_sech2<kNear>(T(2) * t0, x));
 }
 
 }  // namespace autofn_tanhshrink

@@ -26,7 +26,7 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void trunc_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
   const T v1 = v0 >= T(15) ? T(15) : v0;
-  const T v2 = autofn::times_exp<kNear>(x > T(-15) ? (v0 < T(15) ? T(1) : T(0)) : T(0), v1);
+  const T v2 = autofn::times_exp<kNear>(x > T(-15) ? (x < T(15) ? T(1) : T(0)) : T(0), v1);
   grad_grad = autofn::times_exp<kNear>(d_x, v1);
   grad_x = d_x * grad * v2;
 }

@@ -38,7 +38,7 @@ def double_vjp(needs, d_x, grad, x):
     if needs[0]:
         grad_grad = d_x * torch.exp(v1)
     if needs[1]:
-        v2 = _times_exp(torch.where(x > -15, (v0 < 15).to(grad.dtype), 0), v1)
+        v2 = _times_exp(torch.where(x > -15, (x < 15).to(grad.dtype), 0), v1)
         grad_x = d_x * grad * v2
     return grad_grad, grad_x
 
@@ -57,6 +57,6 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     if d_grad is not None:
         d_grad_x = d_grad * torch.exp(v1)
     if d_x is not None:
-        v2 = _times_exp(torch.where(x > -15, (v0 < 15).to(grad.dtype), 0), v1)
+        v2 = _times_exp(torch.where(x > -15, (x < 15).to(grad.dtype), 0), v1)
         d_grad_x = add(d_grad_x, d_x * grad * v2)
     return (d_grad_x,)

@@ -5,8 +5,9 @@
 //     xielu(x, alpha_p, alpha_n, beta, eps) = Piecewise((beta*x + x**2*log(exp(alpha_p) + 1), x >
 //         0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
 //         1))*(exp(Min(eps, x)) - 1), True))
-//     grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-//         softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
+//     grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0),
+//         (beta*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) +
+//         softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
 //         softplus(alpha_n), True))
 //     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
 //     grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -39,9 +40,10 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  const T v0 = beta + softplus<kNear>(alpha_n);
-  const T v1 = v0 * autofn::expm1(x >= eps ? eps : x) + beta * x - v0 * x;
-  return x > T(0) ? x * (beta + x * softplus<kNear>(alpha_p)) : v1;
+  const T sp0 = softplus<kNear>(alpha_n);
+  const T e0 = autofn::expm1(x >= eps ? eps : x);
+  const T v0 = x * (beta + x * softplus<kNear>(alpha_p));
+  return x > T(0) ? v0 : sp0 * e0 + e0 * beta - sp0 * x;
 }
 
 template <typename T, bool kNear = false>
@@ -50,8 +52,9 @@ AUTOFN_FN void xielu_backward(
   const bool c0 = x > T(0);
   const T sp0 = softplus<kNear>(alpha_n);
   const T v0 = x >= eps ? eps : x;
-  const T v1 = (sp0 + beta) * autofn::times_exp<kNear>(eps > x ? T(1) : T(0), v0) - sp0;
-  grad_x = grad * (c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : v1);
+  const T v1 = autofn::times_exp<kNear>(eps > x ? T(1) : T(0), v0);
+  const T v2 = c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : sp0 * v1 + v1 * beta - sp0;
+  grad_x = grad * v2;
   grad_alpha_p = c0 ? times_sigmoid<kNear>(grad * square(x), alpha_p) : T(0);
   grad_alpha_n = c0 ? T(0) : times_sigmoid<kNear>(grad * (autofn::expm1(v0) - x), alpha_n);
 }
@@ -66,22 +69,21 @@ AUTOFN_FN void xielu_double_backward(
   const T v1 = eps > x ? T(1) : T(0);
   const T v2 = x >= eps ? eps : x;
   const T v3 = autofn::times_exp<kNear>(v1, v2);
-  const T v4 = v3 * (sp0 + beta);
-  const T v5 = square(x);
-  const T v6 = autofn::expm1(v2) - x;
-  const T v7 = d_x * grad;
-  const T v8 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
-  const T v9 = grad * d_alpha_p;
-  const T v10 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
-  const T v11 = grad * d_alpha_n;
-  const T v14 = c0 ? times_sigmoid<kNear>(v5 * d_alpha_p, alpha_p) : T(0);
-  const T v15 = c0 ? T(0) : times_sigmoid<kNear>(v6 * d_alpha_n, alpha_n);
-  const T v12 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v5 * v9, alpha_p), alpha_p);
-  const T v13 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v6 * v11, alpha_n), alpha_n);
-  grad_grad = d_x * (c0 ? beta + v0 * x : v4 - sp0) + v14 + v15;
-  grad_x = v7 * (c0 ? v0 : v1 * v4) + v8 * v9 + v10 * v11;
-  grad_alpha_p = v7 * v8 + (c0 ? v12 : T(0));
-  grad_alpha_n = v7 * v10 + (c0 ? T(0) : v13);
+  const T v4 = square(x);
+  const T v5 = autofn::expm1(v2) - x;
+  const T v6 = d_x * grad;
+  const T v7 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
+  const T v8 = grad * d_alpha_p;
+  const T v9 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
+  const T v10 = grad * d_alpha_n;
+  const T v13 = c0 ? times_sigmoid<kNear>(v4 * d_alpha_p, alpha_p) : T(0);
+  const T v11 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4 * v8, alpha_p), alpha_p);
+  const T v12 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v5 * v10, alpha_n), alpha_n);
+  const T v14 = d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0) + v13;
+  grad_grad = v14 + (c0 ? T(0) : times_sigmoid<kNear>(v5 * d_alpha_n, alpha_n));
+  grad_x = v6 * (c0 ? v0 : v1 * v3 * (sp0 + beta)) + v7 * v8 + v9 * v10;
+  grad_alpha_p = v6 * v7 + (c0 ? v11 : T(0));
+  grad_alpha_n = v6 * v9 + (c0 ? T(0) : v12);
 }
 
 }  // namespace autofn_xielu

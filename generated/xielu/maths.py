@@ -4,8 +4,9 @@
     xielu(x, alpha_p, alpha_n, beta, eps) = Piecewise((beta*x + x**2*log(exp(alpha_p) + 1), x >
         0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
         1))*(exp(Min(eps, x)) - 1), True))
-    grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-        softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
+    grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0),
+        (beta*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) +
+        softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
         softplus(alpha_n), True))
     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
     grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -35,9 +36,10 @@ def _softplus(x):
 
 def forward(x, alpha_p, alpha_n, beta, eps):
     """The formula."""
-    v0 = beta + _softplus(alpha_n)
-    v1 = v0 * torch.expm1(torch.where(x >= eps, eps, x)) + beta * x - v0 * x
-    return torch.where(x > 0, x * (beta + x * _softplus(alpha_p)), v1)
+    sp0 = _softplus(alpha_n)
+    e0 = torch.expm1(torch.where(x >= eps, eps, x))
+    v0 = x * (beta + x * _softplus(alpha_p))
+    return torch.where(x > 0, v0, sp0 * e0 + e0 * beta - sp0 * x)
 
 
 def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
@@ -48,8 +50,9 @@ def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if needs[0]:
         sp0 = _softplus(alpha_n)
-        v1 = (sp0 + beta) * _times_exp((eps > x).to(grad.dtype), v0) - sp0
-        grad_x = grad * torch.where(c0, beta + 2 * x * _softplus(alpha_p), v1)
+        v1 = _times_exp((eps > x).to(grad.dtype), v0)
+        v2 = beta + 2 * x * _softplus(alpha_p)
+        grad_x = grad * torch.where(c0, v2, sp0 * v1 + v1 * beta - sp0)
     if needs[1]:
         grad_alpha_p = torch.where(c0, grad * x**2 * torch.sigmoid(alpha_p), 0)
     if needs[2]:
@@ -70,43 +73,42 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v7 = d_x * grad
+        v6 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
-        v4 = v3 * (sp0 + beta)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
-        v5 = s0 * x**2
+        v4 = s0 * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v6 = s1 * (torch.expm1(v2) - x)
+        v5 = s1 * (torch.expm1(v2) - x)
     if (needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        v8 = torch.where(c0, x * (2 * s0), 0)
+        v7 = torch.where(c0, x * (2 * s0), 0)
     if (needs[1] or needs[2]) and d_alpha_p is not None:
-        v9 = grad * d_alpha_p
+        v8 = grad * d_alpha_p
     if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        v10 = torch.where(c0, 0, s1 * (v3 - 1))
+        v9 = torch.where(c0, 0, s1 * (v3 - 1))
     if (needs[1] or needs[3]) and d_alpha_n is not None:
-        v11 = grad * d_alpha_n
+        v10 = grad * d_alpha_n
     if needs[0] and d_x is not None:
-        grad_grad = d_x * torch.where(c0, beta + v0 * x, v4 - sp0)
+        grad_grad = d_x * torch.where(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0)
     if needs[0] and d_alpha_p is not None:
-        grad_grad = add(grad_grad, torch.where(c0, v5 * d_alpha_p, 0))
+        grad_grad = add(grad_grad, torch.where(c0, v4 * d_alpha_p, 0))
     if needs[0] and d_alpha_n is not None:
-        grad_grad = add(grad_grad, torch.where(c0, 0, v6 * d_alpha_n))
+        grad_grad = add(grad_grad, torch.where(c0, 0, v5 * d_alpha_n))
     if needs[1] and d_x is not None:
-        grad_x = v7 * torch.where(c0, v0, v1 * v4)
+        grad_x = v6 * torch.where(c0, v0, v1 * v3 * (sp0 + beta))
     if needs[1] and d_alpha_p is not None:
-        grad_x = add(grad_x, v8 * v9)
+        grad_x = add(grad_x, v7 * v8)
     if needs[1] and d_alpha_n is not None:
-        grad_x = add(grad_x, v10 * v11)
+        grad_x = add(grad_x, v9 * v10)
     if needs[2] and d_x is not None:
-        grad_alpha_p = v7 * v8
+        grad_alpha_p = v6 * v7
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v5 * v9 * torch.sigmoid(-alpha_p), 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v4 * v8 * torch.sigmoid(-alpha_p), 0))
     if needs[3] and d_x is not None:
-        grad_alpha_n = v7 * v10
+        grad_alpha_n = v6 * v9
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v6 * v11 * torch.sigmoid(-alpha_n)))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v10 * torch.sigmoid(-alpha_n)))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -118,13 +120,14 @@ def jvp(d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if d_x is not None:
         sp0 = _softplus(alpha_n)
-        v1 = (sp0 + beta) * _times_exp((eps > x).to(x.dtype), v0) - sp0
-        d_out = d_x * torch.where(c0, beta + 2 * x * _softplus(alpha_p), v1)
+        v1 = _times_exp((eps > x).to(x.dtype), v0)
+        v2 = beta + 2 * x * _softplus(alpha_p)
+        d_out = d_x * torch.where(c0, v2, sp0 * v1 + v1 * beta - sp0)
     if d_alpha_p is not None:
         d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
     if d_alpha_n is not None:
-        v2 = d_alpha_n * (torch.expm1(v0) - x) * torch.sigmoid(alpha_n)
-        d_out = add(d_out, torch.where(c0, 0, v2))
+        v3 = d_alpha_n * (torch.expm1(v0) - x) * torch.sigmoid(alpha_n)
+        d_out = add(d_out, torch.where(c0, 0, v3))
     return d_out
 
 
@@ -141,41 +144,40 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
     if d_x is not None:
-        v5 = d_x * grad
+        v4 = d_x * grad
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
-        v4 = v3 * (sp0 + beta)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_x is not None):
-        v6 = torch.where(c0, x * (2 * s0), 0)
+        v5 = torch.where(c0, x * (2 * s0), 0)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
-        v7 = grad * d_alpha_p
+        v6 = grad * d_alpha_p
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
-        v8 = torch.where(c0, 0, s1 * (v3 - 1))
+        v7 = torch.where(c0, 0, s1 * (v3 - 1))
     if (needs[0] or needs[2]) and d_alpha_n is not None:
-        v9 = grad * d_alpha_n
+        v8 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
-        v10 = s0 * x**2
+        v9 = s0 * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v11 = s1 * (torch.expm1(v2) - x)
+        v10 = s1 * (torch.expm1(v2) - x)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, v4 - sp0)
+        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v5 * torch.where(c0, v0, v1 * v4))
+        d_grad_x = add(d_grad_x, v4 * torch.where(c0, v0, v1 * v3 * (sp0 + beta)))
     if needs[0] and d_alpha_p is not None:
-        d_grad_x = add(d_grad_x, v6 * v7)
+        d_grad_x = add(d_grad_x, v5 * v6)
     if needs[0] and d_alpha_n is not None:
-        d_grad_x = add(d_grad_x, v8 * v9)
+        d_grad_x = add(d_grad_x, v7 * v8)
     if needs[1] and d_grad is not None:
-        d_grad_alpha_p = torch.where(c0, v10 * d_grad, 0)
+        d_grad_alpha_p = torch.where(c0, v9 * d_grad, 0)
     if needs[1] and d_x is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, v5 * v6)
+        d_grad_alpha_p = add(d_grad_alpha_p, v4 * v5)
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v7 * v10 * torch.sigmoid(-alpha_p), 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v6 * v9 * torch.sigmoid(-alpha_p), 0))
     if needs[2] and d_grad is not None:
-        d_grad_alpha_n = torch.where(c0, 0, v11 * d_grad)
+        d_grad_alpha_n = torch.where(c0, 0, v10 * d_grad)
     if needs[2] and d_x is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, v5 * v8)
+        d_grad_alpha_n = add(d_grad_alpha_n, v4 * v7)
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v9 * v11 * torch.sigmoid(-alpha_n)))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8 * v10 * torch.sigmoid(-alpha_n)))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n

@@ -322,8 +322,9 @@ def xielu(
         xielu(x, alpha_p, alpha_n, beta, eps) = Piecewise((beta*x + x**2*log(exp(alpha_p) + 1), x >
             0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
             1))*(exp(Min(eps, x)) - 1), True))
-        grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-            softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
+        grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0),
+            (beta*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) +
+            softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
         grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
@@ -345,8 +346,9 @@ class Xielu(_nn.Module):
         xielu(x, alpha_p, alpha_n, beta, eps) = Piecewise((beta*x + x**2*log(exp(alpha_p) + 1), x >
             0), (beta*x - x*(beta + log(exp(alpha_n) + 1)) + (beta + log(exp(alpha_n) +
             1))*(exp(Min(eps, x)) - 1), True))
-        grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0), ((beta +
-            softplus(alpha_n))*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
+        grad x = grad*Piecewise((beta + 2*x*softplus(alpha_p), x > 0),
+            (beta*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) +
+            softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
         grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),

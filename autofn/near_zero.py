@@ -1,0 +1,168 @@
+"""Regimes near zero: sums of functions of one variable that cancel where it is small.
+
+x - tanh(x) has no digit left for |x| < 1e-4, and no identity helps. Where a sum's terms cancel at
+u = 0, it becomes u**k times a polynomial for |u| < r, fitted to the last digit of float64 and a
+few more, since the polynomial's derivatives are used as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+import sympy
+from mpmath import mp
+from sympy import Abs, Add, Basic, Expr, Float, Piecewise, Symbol
+
+from autofn import trees
+from autofn.compact import LIMIT
+
+RADII = (sympy.Integer(1), sympy.Rational(1, 2))
+"""Within one of them the polynomial holds. Beyond, the terms cancel a few bits only."""
+
+DEGREES = (8, 11, 14, 17, 20)
+PRECISE = 2.0**-60
+CANCELS = 8.0
+"""How much larger than the sum its terms are, near zero, from which on it is worth it."""
+
+_T = Symbol("_t", real=True)
+
+
+def with_regimes(expr: Expr) -> Expr:
+    """The expression with its cancelling sums in two regimes."""
+    seen: dict[Basic, Basic] = {}
+
+    def visit(node: Basic) -> Basic:
+        if not node.args or node.is_Number or trees.size(node) == 0:
+            return node
+        if node not in seen:
+            seen[node] = _flat(node) if _is_regime(node) else rewritten(node)
+        return seen[node]
+
+    def rewritten(node: Basic) -> Basic:
+        args = [visit(arg) for arg in node.args]
+        if any(a is not b for a, b in zip(args, node.args, strict=True)):
+            options = {"evaluate": False} if isinstance(node, Piecewise) else {}
+            node = node.func(*args, **options)
+        return _regimes(node) if isinstance(node, Add) else node
+
+    return visit(expr)
+
+
+def _is_regime(node: Basic) -> bool:
+    """Whether a Piecewise is one of ours: nothing cancels within its second branch."""
+    return (
+        isinstance(node, Piecewise)
+        and len(node.args) == 2
+        and isinstance(node.args[0][1], sympy.StrictLessThan)
+        and isinstance(node.args[0][1].lhs, Abs)
+        and node.args[0][1].rhs in RADII
+    )
+
+
+def _flat(node: Piecewise) -> Expr:
+    """A regime whose derivative has been taken: its first branch one polynomial again."""
+    (first, where), otherwise = node.args
+    u = where.lhs.args[0]
+    in_t = first.xreplace({u: _T})
+    if in_t.free_symbols != {_T} or not in_t.is_polynomial(_T):
+        return node
+    polynomial = sympy.Poly(sympy.expand(in_t), _T)
+    powers = [(degree, c) for (degree,), c in polynomial.terms()]
+    value, left = powers[0][1], powers[0][0]
+    for degree, coefficient in powers[1:]:
+        value = value * _T ** (left - degree) + coefficient
+        left = degree
+    return Piecewise(((value * _T**left).xreplace({_T: u}), where), otherwise, evaluate=False)
+
+
+def _regimes(node: Add) -> Expr:
+    if trees.size(node) > LIMIT or not node.has(sympy.Function) or node.has(Piecewise):
+        return node
+    for u in _variables(node):
+        in_t = _of(node, u)
+        if in_t is not None and (fitted := _fitted(in_t)) is not None:
+            polynomial, radius = fitted
+            return Piecewise(
+                (polynomial.xreplace({_T: u}), Abs(u) < radius), (node, True), evaluate=False
+            )
+    return node
+
+
+def _variables(node: Add) -> list[Expr]:
+    """What the terms may all be functions of: the one symbol, or the argument of a function."""
+    found = {
+        arg for each in trees.nodes(node) if isinstance(each, sympy.Function) for arg in each.args
+    }
+    symbols = sorted(node.free_symbols, key=lambda s: s.name)
+    others = [u for u in found if isinstance(u, Expr) and u.free_symbols and not u.is_Symbol]
+    return [*symbols[: 1 if len(symbols) == 1 else 0], *sorted(others, key=sympy.default_sort_key)]
+
+
+def _of(node: Add, u: Expr) -> Expr | None:
+    """The sum as a function of u, in `_T`; None where it has other variables too."""
+    tries = [node.xreplace({u: _T})]
+    if isinstance(u, Add):
+        # In a - b - tanh(a - b) the first two terms are u.
+        tries += [k * _T + (node - k * u).xreplace({u: _T}) for k in (1, -1)]
+    return next((each for each in tries if each.free_symbols == {_T}), None)
+
+
+@lru_cache(maxsize=256)
+def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
+    """t**k times a polynomial, and the radius in which it is the sum; None if nothing cancels."""
+    with mp.workprec(400):
+        value = _function(in_t)
+        terms = [_function(term) for term in Add.make_args(in_t)]
+        try:
+            ratios = [
+                sum(abs(term(at)) for term in terms) / abs(value(at))
+                for at in (mp.mpf(2) ** -6, -(mp.mpf(2) ** -6), mp.mpf(2) ** -9)
+            ]
+            if not (min(ratios[:2]) > CANCELS and ratios[2] > 2 * ratios[0]):
+                return None
+            order = int(mp.nint(mp.log(abs(value(mp.mpf(2) ** -30) / value(mp.mpf(2) ** -31)), 2)))
+            if not 1 <= order <= 12:
+                return None
+
+            def quotient(t: mp.mpf) -> mp.mpf:
+                return value(t) / t**order if t else quotient(mp.mpf(2) ** -60)
+
+            here, there = quotient(mp.mpf("0.3")), quotient(mp.mpf("-0.3"))
+            even = abs(here - there) < mp.mpf(2) ** -100 * abs(here)
+            for radius in RADII:
+                found = _polynomial(quotient, even, radius)
+                if found is not None:
+                    return _T**order * found, radius
+        except (ZeroDivisionError, ValueError, TypeError):
+            return None
+    return None
+
+
+def _function(expr: Expr) -> Callable[[mp.mpf], mp.mpf]:
+    def at(t: mp.mpf) -> mp.mpf:
+        value = expr.xreplace({_T: Float(t, 110)}).evalf(100)
+        if not (value.is_Number and value.is_finite):
+            raise ValueError
+        return mp.mpf(str(value))
+
+    return at
+
+
+def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) -> Expr | None:
+    r = mp.mpf(int(radius.p)) / int(radius.q)
+    interval = [mp.mpf(0), r * r] if even else [-r, r]
+
+    def function(z: mp.mpf) -> mp.mpf:
+        return quotient(mp.sqrt(z)) if even else quotient(z)
+
+    size = abs(quotient(mp.mpf(0)))
+    for degree in DEGREES:
+        coefficients, error = mp.chebyfit(function, interval, degree + 1, error=True)
+        if error <= PRECISE * size:
+            z = _T**2 if even else _T
+            value: Expr = sympy.Integer(0)
+            for coefficient in coefficients:
+                value = value * z + Float(mp.nstr(coefficient, 20), 20)
+            return value
+    return None
