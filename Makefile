@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check clean
+.PHONY: demo test check certify clean
 
 demo: $(STAMP)  ## generate the swish op from its formula and print the verification table
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
@@ -17,6 +17,9 @@ check: $(STAMP)  ## lint, formatting and types
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks/certificate.md
+	$(BIN)/python benchmarks/certify.py
 
 clean:
 	rm -rf $(VENV) build dist

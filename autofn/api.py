@@ -168,6 +168,7 @@ def formula(
     reduction: bool = ...,
     amp: Literal["float32"] | None = ...,
     save: Literal["output"] | None = ...,
+    budget: float | None = ...,
 ) -> Callable[[Callable[..., Any]], Formula]: ...
 def formula(
     body: Callable[..., Any] | None = None,
@@ -177,6 +178,7 @@ def formula(
     reduction: bool = False,
     amp: Literal["float32"] | None = None,
     save: Literal["output"] | None = None,
+    budget: float | None = None,
 ) -> Formula | Callable[[Callable[..., Any]], Formula]:
     """Decorator: the function of SymPy symbols is a formula.
 
@@ -185,6 +187,8 @@ def formula(
     reduction: the generated function takes `reduction="none" | "mean" | "sum"`, for losses.
     amp: "float32" keeps the op in float32 under autocast.
     save: "output" saves outputs in place of inputs for backward, also where that costs accuracy.
+    budget: ULP of float32 that values and gradients may be off by away from roots, for
+        `autofn verify --full`, whose exit code is 3 past it.
     """
 
     def decorate(body: Callable[..., Any]) -> Formula:
@@ -194,6 +198,7 @@ def formula(
             reduction=_one_of("reduction", reduction, (True, False), where),
             amp=_one_of("amp", amp, ("float32", None), where),
             save=_one_of("save", save, ("output", None), where),
+            budget=_budget_option(budget, where),
         )
         return Formula(body, options, where, source=os.path.basename(where.file))
 
@@ -202,7 +207,8 @@ def formula(
     if not inspect.isfunction(body):
         raise FormulaError(
             "@formula takes its options by keyword",
-            remedy="write @formula or @formula(domain=..., reduction=..., amp=..., save=...)",
+            remedy="write @formula or @formula(domain=..., reduction=..., amp=..., save=..., "
+            "budget=...)",
         )
     return decorate(body)
 
@@ -215,6 +221,19 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...], where: Location) ->
             remedy=f"{name} is one of {', '.join(map(repr, allowed))}",
         )
     return value
+
+
+def _budget_option(budget: Any, where: Location) -> float | None:
+    if budget is None:
+        return None
+    # Not bool, which is an int.
+    if type(budget) not in (int, float) or not 0.5 <= budget < float("inf"):
+        raise FormulaError(
+            f"@formula(budget={budget!r}) is not an error in ULP",
+            where=where,
+            remedy="budget is a number from 0.5 on, such as 4.0",
+        )
+    return float(budget)
 
 
 def _domain_option(

@@ -110,6 +110,8 @@ class Options:
     reduction: bool = False
     amp: str | None = None
     save: str | None = None
+    budget: float | None = None
+    """ULP of float32 that values and gradients may be off by; past it the certificate fails."""
 
 
 @dataclass(frozen=True)

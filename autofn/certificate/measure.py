@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 from autofn.certificate.job import Entry, Job, Sweep, Truths
-from autofn.certificate.model import CPU, TORCH, Finding, Limit, Quantity, Worst
+from autofn.certificate.known import Function, recognised
+from autofn.certificate.model import CPU, NATIVE, TORCH, Finding, Limit, Quantity, Worst
 from autofn.verify.subject import Subject
 
 PRECISION = {
@@ -53,6 +54,7 @@ class Measure:
         self.found: list[dict[str, Any]] = []
         self.limits: list[dict[str, Any]] = []
         self.not_run: list[str] = []
+        self.own: dict[Any, tuple[str, Function] | None] = {}
 
     def all(self) -> None:
         backends = self._backends()
@@ -62,6 +64,7 @@ class Measure:
                     self._at_points(name, truths)
                     if truths.dtype == "float64" or name == CPU:
                         self._seconds(name, truths)
+            self._own_at_points(truths)
         for limits in self.job.limits:
             for name, leaves in backends.items():
                 with leaves():
@@ -96,6 +99,52 @@ class Measure:
         for entry, value in got.items():
             high, low = _column(truths.high[entry]), _column(truths.low[entry])
             self._judge(backend, truths.dtype, entry, given, value, high, low, near[entry], truths)
+
+    def _own(self, at: Truths | Sweep, given: Mapping[str, Tensor]) -> tuple[str, Function] | None:
+        """PyTorch's own function, if the formula of this variant equals one."""
+        if at.key not in self.own:
+            kinds = self.subject.signature.kinds
+            tensors = {n: v for n, v in given.items() if kinds[n][0] in ("TENSOR", "OPTIONAL")}
+            moderate = torch.stack([v.abs() for v in tensors.values()]).amax(0)
+            picked = (moderate > 2**-4) & (moderate < 8)
+            few = {name: value[picked][:256] for name, value in given.items()}
+            with self.subject.leaves(
+                self.subject.op._torch_forward, self.subject.op._torch_backward
+            ):
+                found = self._evaluate(at.key, few, at.numbers, torch.float64)
+            values = found[self.subject.outputs[0],]
+            good = values.isfinite()
+            self.own[at.key] = None
+            if len(self.subject.outputs) == 1 and int(good.sum()) >= 32:
+                self.own[at.key] = recognised(
+                    values[good], tuple(few[name][good] for name in tensors)
+                )
+        return self.own[at.key]
+
+    def _of_own(
+        self, function: Function, given: Mapping[str, Tensor], dtype: torch.dtype
+    ) -> dict[Entry, Tensor]:
+        kinds = self.subject.signature.kinds
+        names = [n for n in given if kinds[n][0] in ("TENSOR", "OPTIONAL")]
+        tensors = [given[n].to(dtype).requires_grad_() for n in names]
+        output = function(*tensors)
+        gradients = torch.autograd.grad(
+            output, tensors, torch.ones_like(output), materialize_grads=True
+        )
+        name = self.subject.outputs[0]
+        found: dict[Entry, Tensor] = {(name,): output.detach()}
+        found.update({(name, n): g for n, g in zip(names, gradients, strict=True)})
+        return found
+
+    def _own_at_points(self, truths: Truths) -> None:
+        given = {name: _column(values) for name, values in truths.points.items()}
+        own = self._own(truths, given)
+        if own is None:
+            return
+        near = self._near_roots(truths.key, given, truths.numbers)
+        for entry, value in self._of_own(own[1], given, getattr(torch, truths.dtype)).items():
+            high, low = _column(truths.high[entry]), _column(truths.low[entry])
+            self._judge(NATIVE, truths.dtype, entry, given, value, high, low, near[entry], truths)
 
     def _evaluate(
         self,
@@ -308,9 +357,15 @@ class Measure:
         with self.subject.leaves(op._torch_forward, op._torch_backward):
             truth = self._evaluate(sweep.key, given, sweep.numbers, torch.float64)
         near = self._near_roots(sweep.key, given, sweep.numbers)
-        for backend, leaves in backends.items():
+        own = self._own(sweep, given)
+        for backend, leaves in [*backends.items(), (NATIVE, contextlib.nullcontext)]:
+            if backend == NATIVE and own is None:
+                continue
             with leaves():
-                got = self._evaluate(sweep.key, given, sweep.numbers, getattr(torch, dtype))
+                if backend == NATIVE and own is not None:
+                    got = self._of_own(own[1], given, getattr(torch, dtype))
+                else:
+                    got = self._evaluate(sweep.key, given, sweep.numbers, getattr(torch, dtype))
             for entry, value in got.items():
                 zero = torch.zeros(count, dtype=torch.float64)
                 self._judge(
@@ -407,10 +462,10 @@ def main() -> None:
         job: Job = pickle.load(file)
     measure = Measure(job)
     measure.all()
+    own = sorted({found[0] for found in measure.own.values() if found is not None})
+    result = {"findings": measure.found, "limits": measure.limits, "own": own}
     with open(sys.argv[2], "w", encoding="utf-8") as out:
-        json.dump(
-            {"findings": measure.found, "not_run": measure.not_run, "limits": measure.limits}, out
-        )
+        json.dump(result | {"not_run": measure.not_run}, out)
 
 
 if __name__ == "__main__":

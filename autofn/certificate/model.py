@@ -87,12 +87,31 @@ class Limit:
 
 @dataclass(frozen=True)
 class Certificate:
-    """All findings of one package. `not_run` says what could not be measured, and why."""
+    """All findings of one package.
+
+    `not_run` says what could not be measured, and why. `own`: PyTorch's functions that the formula
+    equals, which are measured beside it.
+    """
 
     name: str
     findings: tuple[Finding, ...]
     limits: tuple[Limit, ...]
     not_run: tuple[str, ...]
+    own: tuple[str, ...]
+
+    def beyond(self, budget: float) -> tuple[str, ...]:
+        """What is past the formula's own budget, or not finite: of kernels, where there are any."""
+        kernels = any(each.backend == CPU for each in self.findings)
+        return tuple(
+            f"{f.backend}, {f.entry}: "
+            + (f"{f.bad} not finite, {shown(f.bad_at)}" if f.bad else "")
+            + (f"{f.max_ulp:.2f} ULP, {shown(f.worst)}" if not f.bad else "")
+            for f in self.findings
+            if f.backend == (CPU if kernels else TORCH)
+            and f.dtype == "float32"
+            and f.quantity != "second derivative"
+            and (f.bad or f.max_ulp > budget)
+        )
 
     @property
     def misses(self) -> tuple[str, ...]:
@@ -121,6 +140,7 @@ class Certificate:
             "findings": [{**asdict(f), "ok": f.ok} for f in self.findings],
             "limits": [{**asdict(each), "ok": each.ok} for each in self.limits],
             "not run": list(self.not_run),
+            "equals": list(self.own),
             "misses": list(self.misses),
         }
 

@@ -54,6 +54,7 @@ def certify(package: Package, definition: Definition, level: str = "full") -> Ce
         findings=tuple(_merged(findings)),
         limits=tuple(Limit(**each) for each in measured["limits"]),
         not_run=tuple(measured["not_run"]),
+        own=tuple(measured["own"]),
     )
 
 

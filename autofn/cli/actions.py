@@ -12,6 +12,7 @@ from autofn.model import Definition
 from autofn.package import Package
 
 if TYPE_CHECKING:
+    from autofn.certificate.model import Certificate
     from autofn.pipeline import Explanation
     from autofn.verify.job import Level
     from autofn.verify.report import Report, Row
@@ -55,6 +56,8 @@ class Verified:
 
     report: Report
     what: str
+    certificate: Certificate | None
+    beyond: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -78,7 +81,16 @@ class Verify:
                 f"{folder} does not exist",
                 remedy=f"autofn gen -o {self.root} generates it",
             )
-        return Verified(_verified(package, definition, self.level, stage), what)
+        report = _verified(package, definition, self.level, stage)
+        if self.level != "full" or not report.ok:
+            return Verified(report, what, None, ())
+        stage("certifying", VERIFICATION_LIMIT)
+        from autofn.certificate.run import certify
+
+        certificate = certify(package, definition)
+        budget = definition.options.budget
+        beyond = () if budget is None else certificate.beyond(budget)
+        return Verified(report, what, certificate, beyond)
 
 
 def _verified(package: Package, definition: Definition, level: Level, stage: Stage) -> Report:

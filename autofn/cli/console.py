@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.table import Table
 
+    from autofn.certificate.model import Certificate
     from autofn.install import Drift
     from autofn.isolate import Progress
     from autofn.verify.report import Report
@@ -110,6 +111,48 @@ def show_report(report: Report, *, title: str | None = None, failures_only: bool
         )
         backend = row.backend
     show_table(table)
+
+
+def show_certificate(certificate: Certificate, beyond: Sequence[str]) -> None:
+    """Errors in ULP, a row per quantity, dtype and backend; then what misses its bar or budget."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    frame = box.SIMPLE_HEAD if sys.stdout.isatty() else None
+    title = f"{certificate.name}: errors in ULP, away from roots"
+    table = Table(title=title, title_justify="left", box=frame, pad_edge=False)
+    for heading in ("backend", "dtype", "of"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("points", "largest", "99.9 %", "bar"):
+        table.add_column(heading, no_wrap=True, justify="right")
+    table.add_column("largest at", overflow="fold")
+    for each in certificate.findings:
+        where = each.bad_at if each.bad else each.worst
+        point = ", ".join(f"{name}={value:.6g}" for name, value in where.point) if where else ""
+        largest = f"{each.bad} not finite" if each.bad else f"{each.max_ulp:.3g}"
+        table.add_row(
+            each.backend,
+            each.dtype,
+            each.entry,
+            str(each.points),
+            Text(largest, "green" if each.ok else "yellow"),
+            f"{each.p999:.3g}",
+            f"{each.bar:g}",
+            point,
+        )
+    show_table(table)
+    wrong = [limit for limit in certificate.limits if not limit.ok]
+    say(f"limits at infinity: {len(certificate.limits) - len(wrong)} right, {len(wrong)} wrong")
+    for limit in wrong:
+        place = f"{limit.backend}, {limit.dtype}, {limit.entry} at {limit.at}"
+        say(f"  {place}: {limit.got:.6g}, not {limit.truth:.6g}", "yellow")
+    if certificate.own:
+        say(f"equals {' and '.join(certificate.own)}: PyTorch's own in the table")
+    for line in certificate.not_run:
+        say(f"not run: {line}", "yellow")
+    for line in beyond:
+        say(f"past the formula's budget: {line}", "red")
 
 
 def show_drift(drift: Drift) -> None:

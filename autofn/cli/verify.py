@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 from click.core import ParameterSource
 
-from autofn.cli.console import Watch, show_error, show_report, summary
+from autofn.cli.console import Watch, show_certificate, show_error, show_report, summary
 from autofn.cli.gen import FAILED, gravest
 from autofn.cli.sources import jobs_option, output_option, resolve, timeout_option
+from autofn.errors import UsageError
+
+if TYPE_CHECKING:
+    from autofn.cli.actions import Verified
 
 
 @click.command()
 @click.argument("files", nargs=-1, metavar="FILE|NAME...")
 @output_option
-@click.option("--full", is_flag=True, help="Every check at every hard point: the certificate.")
+@click.option("--full", is_flag=True, help="Every check at every hard point, and the certificate.")
+@click.option("--json", "json_file", metavar="FILE", help="Write the findings as JSON.")
 @jobs_option("Files")
 @timeout_option
 @click.option("-q", "--quiet", is_flag=True, help="Print failures only.")
@@ -25,6 +34,7 @@ def verify(
     files: tuple[str, ...],
     output: str,
     full: bool,
+    json_file: str | None,
     jobs: int,
     timeout: float,
     quiet: bool,
@@ -32,11 +42,13 @@ def verify(
     """Verify generated packages against their formulas.
 
     The package in DIR is verified as it stands, edits included; a formula that has none there is
-    generated for the purpose, unless DIR was given. Exit code 3 if a verification failed.
+    generated for the purpose, unless DIR was given. With --full a certificate is made too: errors
+    in ULP against mpmath, per dtype and backend, beside the package as DIR/NAME.certificate.json.
+    Exit code 3 if a verification failed, or a formula is past the budget that it states.
     """
     sources, errors = resolve(files, None, None, ())
     from autofn import isolate, pipeline  # noqa: F401  (imported once, before processes fork)
-    from autofn.cli.actions import Verified, Verify
+    from autofn.cli.actions import Verify
 
     codes: set[int] = set()
     for error in errors:
@@ -44,6 +56,7 @@ def verify(
         codes.add(error.exit_code)
     fresh = context.get_parameter_source("output") is ParameterSource.DEFAULT
     action = Verify(output, "full" if full else "quick", fresh)
+    written: list[dict[str, Any]] = []
     with Watch(len(sources), quiet=quiet) as watch:
         outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
         with contextlib.closing(outcomes):
@@ -55,9 +68,38 @@ def verify(
                     continue
                 verified: Verified = outcome.value
                 report = verified.report
-                if not report.ok:
+                if not report.ok or verified.beyond:
                     codes.add(FAILED)
                 if not (quiet and report.ok):
                     title = f"{report.name} ({verified.what}): {summary(report)}"
                     show_report(report, title=title, failures_only=quiet)
+                written.append(_as_data(verified))
+                if verified.certificate is not None:
+                    if not quiet or verified.beyond:
+                        show_certificate(verified.certificate, verified.beyond)
+                    folder = Path(output)
+                    if (folder / report.name).is_dir():
+                        _write(folder / f"{report.name}.certificate.json", written[-1])
+    if json_file is not None:
+        _write(Path(json_file), written)
     return gravest(codes)
+
+
+def _as_data(verified: Verified) -> dict[str, Any]:
+    """Plain data of a verification, and of its certificate if there is one."""
+    certificate = verified.certificate
+    return {
+        "name": verified.report.name,
+        "verified": [dataclasses.asdict(row) for row in verified.report.rows],
+        "certificate": None if certificate is None else certificate.to_json(),
+        "beyond budget": list(verified.beyond),
+    }
+
+
+def _write(path: Path, data: Any) -> None:
+    try:
+        path.write_text(json.dumps(data, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {path}: {error.strerror}", remedy="name a file in a folder of yours"
+        ) from None

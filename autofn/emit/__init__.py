@@ -53,6 +53,8 @@ def fingerprint(definition: Definition) -> str:
         repr(definition.parameters),
         repr([(name, sympy.srepr(interval)) for name, interval in definition.options.domain]),
         repr((definition.options.reduction, definition.options.amp, definition.options.save)),
+        # What it promises, and not what is generated: no part of packages that promise nothing.
+        *([] if definition.options.budget is None else [f"budget {definition.options.budget!r}"]),
         definition.doc,
         repr((definition.output_names, definition.named_outputs)),
     ]
