@@ -183,6 +183,26 @@ class root_sum(Head):
         return sympy.sqrt(args[0] ** 2 + args[1])
 
 
+class root_rest(Head):
+    """sqrt(a**2 + c) - sqrt(c), c > 0: near a = 0 as a**2 / (sqrt(a**2 + c) + sqrt(c))."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.sqrt(args[0] ** 2 + args[1]) - sympy.sqrt(args[1])
+
+
+class logaddexp(Head):
+    """log(exp(a) + exp(b))."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(sympy.exp(args[0]) + sympy.exp(args[1]))
+
+
 class mean_root(Head):
     """(a + sqrt(a**2 + c)) / 2, c > 0; for a < 0 as c / (sqrt(a**2 + c) - a) / 2."""
 

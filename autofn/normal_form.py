@@ -16,8 +16,8 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 
-HUGE = sympy.Integer(2) ** 100
-"""A number of any dtype's arithmetic, whose small multiples are too."""
+HUGE = sympy.Float("4e18", 17)
+"""A number of any dtype's arithmetic, and so is its square."""
 
 
 class choose(Function):  # type: ignore[misc]
@@ -43,6 +43,16 @@ def with_horner_arguments(expr: Expr) -> Expr:
 
 
 def _horner_form(expr: Expr) -> Expr | None:
+    clamped = expr.atoms(heads.clamp)
+    if clamped:
+        if len(clamped) > 1:
+            return None
+        (x,) = clamped
+        dummy = Dummy("x", real=True)
+        formed = _horner_form(expr.xreplace({x: dummy}))
+        return None if formed is None else formed.xreplace({dummy: x})
+    if len(expr.free_symbols) != 1:
+        return None
     (x,) = expr.free_symbols
     if not expr.is_polynomial(x):
         return None

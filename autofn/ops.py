@@ -159,6 +159,20 @@ _TABLE = [
         ),
         domain=(0.1, 3.0),
     ),
+    Op(
+        "root_rest",
+        "_root_rest({0}, {1})",
+        "root_rest({0}, {1})",
+        26,
+        2.0,
+        lambda a, c: mpmath.sqrt(a * a + c) - mpmath.sqrt(c),
+        heads.root_rest,
+        lambda a, c: (
+            a / heads.root_sum(a, c),
+            1 / (2 * heads.root_sum(a, c)) - 1 / (2 * sqrt(c)),
+        ),
+        domain=(0.1, 3.0),
+    ),
     # exponentials and logarithms
     Op(
         "exp",
@@ -239,6 +253,16 @@ _TABLE = [
         lambda a: mpmath.log1p(mpmath.exp(a)),
         heads.softplus,
         lambda u: (heads.sigmoid(u),),
+    ),
+    Op(
+        "logaddexp",
+        "torch.logaddexp({0}, {1})",
+        "logaddexp<kNear>({0}, {1})",
+        34,
+        2.0,
+        lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
+        heads.logaddexp,
+        lambda a, b: (heads.sigmoid(a - b), heads.sigmoid(b - a)),
     ),
     Op(
         "logcosh",
@@ -765,6 +789,12 @@ TORCH_HELPERS: Mapping[str, str] = {
     """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
     large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
     return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))''',
+    "_root_rest": '''def _root_rest(a, c):
+    """sqrt(a**2 + c) - sqrt(c), without its cancellation near a = 0."""
+    large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
+    near = torch.where(large, 0, a)
+    near = near * (near / (torch.sqrt(near * near + c) + c**0.5))
+    return torch.where(large, torch.abs(a), near)''',
     "_mean_root": '''def _mean_root(a, c):
     """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
     root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
@@ -883,6 +913,17 @@ template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const T b = large ? a * T(0x1p-64) : a;
   const T root = std::sqrt(b * b + (large ? T(0) : c));
   return large ? root * T(0x1p+64) : root;
+}""",
+    "root_rest": """// sqrt(a**2 + c) - sqrt(c), without its cancellation near a = 0.
+template <typename T> AUTOFN_FN T root_rest(T a, T c) {
+  const T rest = a * (a / (root_sum(a, c) + std::sqrt(c)));
+  return std::fabs(a) == T(INFINITY) ? std::fabs(a) : rest;
+}""",
+    "logaddexp": """// log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)).
+template <bool kNear, typename T> AUTOFN_FN T logaddexp(T a, T b) {
+  const T high = a > b ? a : b;
+  const T low = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(a - b))));
+  return a == b ? a + T(0.69314718055994531) : high + low;
 }""",
     "mean_root": """// (a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0.
 template <typename T> AUTOFN_FN T mean_root(T a, T c) {

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +28,7 @@ from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
 from autofn.normal_form import normal_form, with_horner_arguments
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
+from autofn.saturate import clamped, constant_sides, is_nan, outputs_at
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -217,6 +220,7 @@ def _variant(
     fixed = frozenset(symbol for symbol, _ in numbers)
 
     vjp_inputs = [*cotangents, *kept]
+    finite = _Finite(definition)
     forward_results = [
         Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)
     ]
@@ -226,10 +230,9 @@ def _variant(
     tangents = [(direction(s), _directed(each)) for s, each in primals]
     jvp = None
     if derivation.jvp is not None:
-        jvp = lower(
-            [*tangents, *primals, *numbers],
+        jvp = finite(
+            lambda results: lower([*tangents, *primals, *numbers], results, fixed),
             _results(derivation.jvp, outputs, tangents),
-            fixed,
         )
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
     parameters = parameters_of(definition)
@@ -242,8 +245,14 @@ def _variant(
         "backward": ([*vjp_inputs, *numbers], vjp_results),
         "double_backward": ([*tangents, *vjp_inputs, *numbers], double_results),
     }
-    programs = {name: lower(*given, fixed) for name, given in passes.items()}
-    for_kernels = {name: _for_kernels(*given, fixed) for name, given in passes.items()}
+    programs = {
+        name: finite(functools.partial(_lowered, inputs, fixed), results)
+        for name, (inputs, results) in passes.items()
+    }
+    for_kernels = {
+        name: finite(functools.partial(_for_kernels, inputs, fixed), results)
+        for name, (inputs, results) in passes.items()
+    }
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -275,10 +284,54 @@ def _mapped(rewrite: Callable[[Expr], Expr], results: list[Result]) -> list[Resu
     ]
 
 
+class _Finite:
+    """Programs that give no NaN at an infinite tensor where the expression is constant far out."""
+
+    def __init__(self, definition: Definition) -> None:
+        self._tensors = [leaf for leaf in definition.tensors if leaf.symbol is not None]
+        self._domains = dict(definition.options.domain)
+        self._defaults = {
+            leaf.name: float(leaf.parameter.default)
+            for leaf in definition.leaves
+            if isinstance(leaf.parameter.default, int | float)
+        }
+
+    def __call__(
+        self, lowered: Callable[[list[Result]], Program], results: list[Result]
+    ) -> Program:
+        program = lowered(results)
+        for leaf in self._tensors:
+            if leaf.name in self._domains:
+                continue
+            ends = [
+                outputs_at(program, leaf.name, sign * math.inf, self._defaults) for sign in (-1, 1)
+            ]
+            if not any(is_nan(value) for values in ends for value in values):
+                continue
+            sides = constant_sides(program, leaf.name, self._defaults)
+            x = leaf.symbol
+            assert x is not None
+            # All outputs, so that they go on sharing what they are made of.
+            results = [
+                each
+                if each.expr is None
+                else dataclasses.replace(each, expr=clamped(each.expr, x, *side))
+                for each, side in zip(results, sides, strict=True)
+            ]
+            program = lowered(results)
+        return program
+
+
+def _lowered(
+    inputs: list[tuple[Symbol, Input]], fixed: frozenset[Symbol], results: list[Result]
+) -> Program:
+    return lower(inputs, results, fixed)
+
+
 def _for_kernels(
     inputs: list[tuple[Symbol, Input]],
-    results: list[Result],
     fixed: frozenset[Symbol],
+    results: list[Result],
 ) -> Program:
     """The program of a kernel: in the exponential normal form where that costs less."""
     arranged = _mapped(with_horner_arguments, results)

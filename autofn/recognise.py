@@ -90,11 +90,25 @@ def _root(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
     moving = [term for term in base.args if term not in fixed]
     if len(moving) != 1 or not fixed:
         return None
-    (square,) = moving
     positive = {p: Symbol(p.name, positive=True) for p in parameters}
-    if not (square.is_Pow and square.exp == 2 and Add(*fixed).xreplace(positive).is_positive):
+    a = _square_root(moving[0])
+    if a is None or not Add(*fixed).xreplace(positive).is_positive:
         return None
-    return heads.root_sum(square.base, Add(*fixed)) ** (2 * exponent)
+    return heads.root_sum(a, Add(*fixed)) ** (2 * exponent)
+
+
+def _square_root(square: Expr) -> Expr | None:
+    """a of a product a**2 of whole powers: x / delta of x**2 / delta**2."""
+    factors = []
+    for factor in Mul.make_args(square):
+        base, exponent = factor.as_base_exp()
+        if factor.is_number and factor.is_positive:
+            factors.append(sqrt(factor))
+        elif exponent.is_Integer and exponent % 2 == 0:
+            factors.append(base ** (exponent // 2))
+        else:
+            return None
+    return Mul(*factors)
 
 
 def _guarded(product: Mul, parameters: frozenset[Symbol]) -> Expr:
@@ -137,6 +151,9 @@ def _log(node: Basic) -> Basic | None:
         if isinstance(rest, exp):
             return heads.softplus(rest.args[0])
         return heads.log1p(rest)
+    if isinstance(u, Add) and len(u.args) == 2 and all(isinstance(t, exp) for t in u.args):
+        a, b = (term.args[0] for term in u.args)
+        return heads.logaddexp(a, b)
     return None
 
 
@@ -148,8 +165,19 @@ def _add(node: Basic) -> Basic | None:
         k, head = term.as_coeff_Mul()
         others = terms[:index] + terms[index + 1 :]
         new: Expr | None = None
+        if isinstance(head, sympy.atan) and k * sympy.pi / 2 in others:
+            # The angle from the other side, which does not cancel.
+            others.remove(k * sympy.pi / 2)
+            return Add(constant, *others, k * sympy.atan2(1, -head.args[0]))
+        if isinstance(head, sympy.atan) and -k * sympy.pi / 2 in others:
+            others.remove(-k * sympy.pi / 2)
+            return Add(constant, *others, -k * sympy.atan2(1, head.args[0]))
         if isinstance(head, heads.root_sum):
             a, c = head.args
+            if c.is_number and -k * sqrt(c) in [constant, *others]:
+                # sqrt(a**2 + c) - sqrt(c), which cancels for small a.
+                left = [each for each in [constant, *others] if each != -k * sqrt(c)]
+                return Add(*left, k * heads.root_rest(a, c))
             for sign in (1, -1):
                 if k * sign * a in others:
                     others.remove(k * sign * a)

@@ -69,6 +69,11 @@ class _PyTorch:
                     self._scalar(code) if number else code
                     for code, number in zip(codes, numbers, strict=True)
                 ]
+            if node.op == "clamp" and "math.inf" in (codes[1].lstrip("-"), codes[2]):
+                # One bound; where there is none on either side, nothing is clamped.
+                bounds = [f"min={codes[1]}"] if codes[1] != "-math.inf" else []
+                bounds += [f"max={codes[2]}"] if codes[2] != "math.inf" else []
+                return Text(f"torch.clamp({', '.join([codes[0], *bounds])})")
             return Text(op.torch.format(*codes, n=node.n))
         operands = [
             # A sign may stand before a product: (-a) * b is -(a * b) to the last bit.

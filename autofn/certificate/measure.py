@@ -127,13 +127,16 @@ class Measure:
         kinds = self.subject.signature.kinds
         names = [n for n in given if kinds[n][0] in ("TENSOR", "OPTIONAL")]
         tensors = [given[n].to(dtype).requires_grad_() for n in names]
-        output = function(*tensors)
-        gradients = torch.autograd.grad(
-            output, tensors, torch.ones_like(output), materialize_grads=True
-        )
         name = self.subject.outputs[0]
-        found: dict[Entry, Tensor] = {(name,): output.detach()}
-        found.update({(name, n): g for n, g in zip(names, gradients, strict=True)})
+        found: dict[Entry, Tensor] = {}
+        for k, each in enumerate(names):
+            # Losses have no gradient by their target.
+            with contextlib.suppress(RuntimeError):
+                detached = [t if n == k else t.detach() for n, t in enumerate(tensors)]
+                output = function(*detached)
+                (gradient,) = torch.autograd.grad(output, tensors[k], torch.ones_like(output))
+                found[name,] = output.detach()
+                found[name, each] = gradient
         return found
 
     def _own_at_points(self, truths: Truths) -> None:

@@ -39,8 +39,14 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
-  return softplus<kNear>(input) - input * target;
+  const T v0 = clamp(input, -T(INFINITY), T(4e+18));
+  return softplus<kNear>(v0) - v0 * target;
 }
 
 template <typename T, bool kNear = false>

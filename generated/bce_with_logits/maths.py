@@ -22,7 +22,8 @@ def _softplus(x):
 
 def forward(input_, target):
     """The formula."""
-    return _softplus(input_) - input_ * target
+    v0 = torch.clamp(input_, max=4e+18)
+    return _softplus(v0) - v0 * target
 
 
 def vjp(needs, grad, input_, target):

@@ -35,6 +35,11 @@ template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   return large ? root * T(0x1p+64) : root;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsilon) {
   return root_sum(input - target, square(epsilon));
 }
@@ -42,7 +47,7 @@ template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsil
 template <typename T>
 AUTOFN_FN void charbonnier_backward(
     T grad, T input, T target, T epsilon, T& grad_input, T& grad_target) {
-  const T v0 = input - target;
+  const T v0 = clamp(input, T(-4e+18), T(4e+18)) - clamp(target, T(-4e+18), T(4e+18));
   const T v1 = v0 * grad / root_sum(v0, square(epsilon));
   grad_input = v1;
   grad_target = -v1;
@@ -52,16 +57,15 @@ template <typename T>
 AUTOFN_FN void charbonnier_double_backward(
     T grad, T d_input, T d_target, T input, T target, T epsilon, T& grad_grad, T& grad_input,
     T& grad_target) {
-  const T v0 = input - target;
+  const T v0 = clamp(input, T(-4e+18), T(4e+18)) - clamp(target, T(-4e+18), T(4e+18));
   const T v1 = square(epsilon);
-  const T v2 = root_sum(v0, v1);
-  const T v3 = v0 / v2;
-  const T v4 = v1 * grad / powi<3>(v2);
-  const T v5 = v4 * d_input;
-  const T v6 = v4 * d_target;
-  grad_grad = v3 * d_input + -v3 * d_target;
-  grad_input = v5 + -v6;
-  grad_target = -v5 + v6;
+  const T v2 = v0 / root_sum(v0, v1);
+  const T v3 = v1 * grad / powi<3>(root_sum(input - target, v1));
+  const T v4 = v3 * d_input;
+  const T v5 = v3 * d_target;
+  grad_grad = v2 * d_input + -v2 * d_target;
+  grad_input = v4 + -v5;
+  grad_target = -v4 + v5;
 }
 
 }  // namespace autofn_charbonnier

@@ -28,7 +28,7 @@ def forward(input_, target, epsilon):
 def vjp(needs, grad, input_, target, epsilon):
     """The gradient of each input, where `needs` asks for it."""
     epsilon = scalar(epsilon, grad)
-    v0 = input_ - target
+    v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
     v1 = v0 * grad / _root_sum(v0, epsilon**2)
     grad_input = grad_target = None
     if needs[0]:
@@ -41,37 +41,36 @@ def vjp(needs, grad, input_, target, epsilon):
 def double_vjp(needs, d_input_, d_target, grad, input_, target, epsilon):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     epsilon = scalar(epsilon, grad)
-    v0 = input_ - target
     v1 = epsilon**2
-    v2 = _root_sum(v0, v1)
     grad_grad = grad_input = grad_target = None
     if needs[1] or needs[2]:
-        v4 = v1 * grad / v2**3
+        v3 = v1 * grad / _root_sum(input_ - target, v1)**3
     if needs[0]:
-        v3 = v0 / v2
+        v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
+        v2 = v0 / _root_sum(v0, v1)
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v5 = v4 * d_input_
+        v4 = v3 * d_input_
     if (needs[1] or needs[2]) and d_target is not None:
-        v6 = v4 * d_target
+        v5 = v3 * d_target
     if needs[0] and d_input_ is not None:
-        grad_grad = v3 * d_input_
+        grad_grad = v2 * d_input_
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, -v3 * d_target)
+        grad_grad = add(grad_grad, -v2 * d_target)
     if needs[1] and d_input_ is not None:
-        grad_input = v5
+        grad_input = v4
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, -v6)
+        grad_input = add(grad_input, -v5)
     if needs[2] and d_input_ is not None:
-        grad_target = -v5
+        grad_target = -v4
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v6)
+        grad_target = add(grad_target, v5)
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target, epsilon):
     """The tangent of each output."""
     epsilon = scalar(epsilon, input_)
-    v0 = input_ - target
+    v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
     v1 = v0 / _root_sum(v0, epsilon**2)
     d_out = None
     if d_input_ is not None:

@@ -29,15 +29,16 @@ def vjp(needs, grad, x, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
     grad_x = grad_alpha = grad_gamma = grad_beta = None
     if needs[0] or needs[1] or needs[2]:
-        v0 = alpha * x
+        v0 = torch.clamp(x, -4e+18, 4e+18)
+        v1 = v0 * alpha
     if needs[0] or needs[1]:
-        v1 = grad * gamma * _sech2(v0)
+        v2 = grad * gamma * _sech2(v1)
     if needs[0]:
-        grad_x = alpha * v1
+        grad_x = alpha * v2
     if needs[1]:
-        grad_alpha = x * v1
+        grad_alpha = v0 * v2
     if needs[2]:
-        grad_gamma = grad * torch.tanh(v0)
+        grad_gamma = grad * torch.tanh(v1)
     if needs[3]:
         grad_beta = grad.clone()
     return grad_x, grad_alpha, grad_gamma, grad_beta
@@ -47,55 +48,56 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = grad_x = grad_alpha = grad_gamma = None
     if d_x is not None or d_alpha is not None or d_gamma is not None:
-        v0 = alpha * x
-        v1 = _sech2(v0)
+        v0 = torch.clamp(x, -4e+18, 4e+18)
+        v1 = v0 * alpha
+        v2 = _sech2(v1)
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v2 = v1 * gamma
+        v3 = v2 * gamma
     if (needs[0] or needs[1] or needs[2]) and (
         d_gamma is not None or d_x is not None or d_alpha is not None
     ):
-        t0 = torch.tanh(v0)
+        t0 = torch.tanh(v1)
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v5 = 2 * t0
-        v6 = v2 * grad
+        v6 = 2 * t0
+        v7 = v3 * grad
     if (needs[1] or needs[2] or needs[3]) and (
         d_gamma is not None or d_x is not None or d_alpha is not None
     ):
-        v9 = v1 * grad
+        v10 = v2 * grad
     if (needs[0] or needs[3]) and d_x is not None:
-        v3 = alpha * d_x
+        v4 = alpha * d_x
     if (needs[0] or needs[3]) and d_alpha is not None:
-        v4 = x * d_alpha
+        v5 = v0 * d_alpha
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v7 = v5 * v6
+        v8 = v6 * v7
     if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
-        v8 = v6 * (1 - v0 * v5)
+        v9 = v7 * (1 - v1 * v6)
     if (needs[1] or needs[2]) and d_gamma is not None:
-        v10 = v9 * d_gamma
+        v11 = v10 * d_gamma
     if needs[0] and d_x is not None:
-        grad_grad = v2 * v3
+        grad_grad = v3 * v4
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, v2 * v4)
+        grad_grad = add(grad_grad, v3 * v5)
     if needs[0] and d_gamma is not None:
         grad_grad = add(grad_grad, t0 * d_gamma)
     if needs[0] and d_beta is not None:
         grad_grad = add(grad_grad, d_beta.clone())
     if needs[1] and d_x is not None:
-        grad_x = -d_x * v7 * alpha**2
+        grad_x = -d_x * v8 * alpha**2
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, d_alpha * v8)
+        grad_x = add(grad_x, d_alpha * v9)
     if needs[1] and d_gamma is not None:
-        grad_x = add(grad_x, alpha * v10)
+        grad_x = add(grad_x, alpha * v11)
     if needs[2] and d_x is not None:
-        grad_alpha = d_x * v8
+        grad_alpha = d_x * v9
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(grad_alpha, -d_alpha * v7 * x**2)
+        grad_alpha = add(grad_alpha, -d_alpha * (v8 * v0**2))
     if needs[2] and d_gamma is not None:
-        grad_alpha = add(grad_alpha, x * v10)
+        grad_alpha = add(grad_alpha, v0 * v11)
     if needs[3] and d_x is not None:
-        grad_gamma = v3 * v9
+        grad_gamma = v4 * v10
     if needs[3] and d_alpha is not None:
-        grad_gamma = add(grad_gamma, v4 * v9)
+        grad_gamma = add(grad_gamma, v5 * v10)
     return grad_grad, grad_x, grad_alpha, grad_gamma
 
 
@@ -103,15 +105,16 @@ def jvp(d_x, d_alpha, d_gamma, d_beta, x, alpha, gamma, beta):
     """The tangent of each output."""
     d_out = None
     if d_x is not None or d_alpha is not None or d_gamma is not None:
-        v0 = alpha * x
+        v0 = torch.clamp(x, -4e+18, 4e+18)
+        v1 = v0 * alpha
     if d_x is not None or d_alpha is not None:
-        v1 = gamma * _sech2(v0)
+        v2 = gamma * _sech2(v1)
     if d_x is not None:
-        d_out = alpha * (v1 * d_x)
+        d_out = alpha * (v2 * d_x)
     if d_alpha is not None:
-        d_out = add(d_out, x * (v1 * d_alpha))
+        d_out = add(d_out, v0 * v2 * d_alpha)
     if d_gamma is not None:
-        d_out = add(d_out, d_gamma * torch.tanh(v0))
+        d_out = add(d_out, d_gamma * torch.tanh(v1))
     if d_beta is not None:
         d_out = add(d_out, d_beta.clone())
     return d_out

@@ -48,15 +48,21 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  const T sp0 = softplus<kNear>(-input);
-  const T sp1 = softplus<kNear>(input);
-  const T v0 = -std::fma(sp1, gamma, -(sp1 * gamma));
-  const T v3 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma, v0);
-  const T v1 = sp1 * (T(1) - target) * (alpha - T(1));
-  const T v2 = -std::fma(sp0, gamma, -(sp0 * gamma));
-  return v3 - autofn::times_exp<kNear>(v1, -sp0 * gamma, v2);
+  const T v0 = clamp(input, -T(INFINITY), T(4e+18));
+  const T sp0 = softplus<kNear>(-v0);
+  const T sp1 = softplus<kNear>(v0);
+  const T v1 = -std::fma(sp1, gamma, -(sp1 * gamma));
+  const T v4 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma, v1);
+  const T v2 = sp1 * (T(1) - target) * (alpha - T(1));
+  const T v3 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  return v4 - autofn::times_exp<kNear>(v2, -sp0 * gamma, v3);
 }
 
 template <typename T, bool kNear = false>
@@ -86,53 +92,57 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void focal_double_backward(
     T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
     T& grad_input, T& grad_target) {
-  const T sp0 = softplus<kNear>(input);
-  const T v0 = sp0 * gamma;
-  const T v1 = -v0;
-  const T v2 = -std::fma(sp0, gamma, -(sp0 * gamma));
-  const T v20 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(alpha, input), v1, v2);
-  const T v3 = alpha * target;
-  const T v26 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v3, input), v1, v2);
-  const T sp1 = softplus<kNear>(-input);
-  const T v4 = gamma * sp1;
-  const T v5 = alpha * v4;
-  const T v19 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v5, input), v1, v2);
-  const T v6 = T(1) - target;
+  const T v0 = clamp(input, T(-4e+18), T(4e+18));
+  const T sp0 = softplus<kNear>(v0);
+  const T v1 = sp0 * gamma;
+  const T v2 = -v1;
+  const T v3 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  const T v19 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(alpha, v0), v2, v3);
+  const T v4 = alpha * target;
+  const T v25 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v4, v0), v2, v3);
+  const T sp1 = softplus<kNear>(-v0);
+  const T v5 = gamma * sp1;
+  const T v6 = alpha * v5;
+  const T v18 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v6, v0), v2, v3);
   const T v7 = alpha - T(1);
-  const T v8 = -v4;
-  const T v9 = v6 * v7;
-  const T v10 = times_sigmoid<kNear>(v9, input);
+  const T v8 = -v5;
+  const T v9 = (T(1) - target) * v7;
+  const T v10 = times_sigmoid<kNear>(v9, v0);
   const T v11 = -std::fma(gamma, sp1, -(gamma * sp1));
-  const T v27 = autofn::times_exp<kNear>(alpha * sp1, v1, v2);
-  const T v12 = sp0 * v7;
-  const T v13 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, input), input);
-  const T v14 = T(2) * gamma;
-  const T v15 = square(gamma);
-  const T v39 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v10, input), v8, v11);
-  const T v16 = d_input * grad;
-  const T v17 = times_sigmoid<kNear, true>(gamma * v12, input);
-  const T v18 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v7, input), v8, v11);
-  const T v21 = autofn::times_exp<kNear>(v17, v8, v11) + v18 - v19 - v20;
-  const T v22 = v0 * v9;
-  const T v24 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(-v22, input), v8, v11);
-  const T v23 = times_sigmoid<kNear>(target * v5, input);
-  const T v25 = v24 - autofn::times_exp<kNear>(v23, v1, v2);
-  const T v40 = d_input * (v25 - autofn::times_exp<kNear>(v10, v8, v11) - v26);
-  const T v28 = target * (alpha * (sp1 * (v15 * square(sigmoid<kNear>(input)))));
-  const T v29 = times_sigmoid<kNear>(target * (alpha * v14), input);
-  const T v30 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v29, input), v1, v2);
-  const T v31 = autofn::times_exp<kNear>(v28, v1, v2) + v30;
-  const T v33 = autofn::times_exp<kNear>(v13, v1, v2) + v31;
-  const T v32 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v22, input), input);
-  const T v35 = v33 + autofn::times_exp<kNear>(v32, v8, v11);
-  const T v34 = v15 * (sp0 * (v7 * (v6 * square(sigmoid<kNear, true>(input)))));
-  const T v36 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v23, input), v1, v2);
-  const T v38 = v35 - autofn::times_exp<kNear>(v34, v8, v11) - v36;
-  const T v37 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v9 * v14, input), input);
-  const T v41 = v16 * (v38 - autofn::times_exp<kNear>(v37, v8, v11) - v39);
-  grad_grad = v40 + d_target * (v27 + autofn::times_exp<kNear>(v12, v8, v11));
-  grad_input = v41 + grad * (v21 * d_target);
-  grad_target = v16 * v21;
+  const T sp2 = softplus<kNear>(-input);
+  const T sp3 = softplus<kNear>(input);
+  const T v12 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v4, v0), v0);
+  const T v13 = T(2) * gamma;
+  const T v14 = square(gamma);
+  const T v41 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v10, v0), v8, v11);
+  const T v15 = d_input * grad;
+  const T v16 = times_sigmoid<kNear, true>(gamma * (sp0 * v7), v0);
+  const T v17 = autofn::times_exp<kNear>(times_sigmoid<kNear>(v7, v0), v8, v11);
+  const T v20 = autofn::times_exp<kNear>(v16, v8, v11) + v17 - v18 - v19;
+  const T v21 = target * v6;
+  const T v22 = v1 * v9;
+  const T v23 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v22, v0), v8, v11);
+  const T v24 = autofn::times_exp<kNear>(times_sigmoid<kNear>(-v21, v0), v2, v3) - v23;
+  const T v26 = -std::fma(gamma, sp2, -(gamma * sp2));
+  const T v27 = -std::fma(gamma, sp3, -(gamma * sp3));
+  const T v28 = autofn::times_exp<kNear>(alpha * sp2, -gamma * sp3, v27);
+  const T v42 = d_target * (autofn::times_exp<kNear>(v7 * sp3, -gamma * sp2, v26) + v28);
+  const T v29 = times_sigmoid<kNear>(target * (alpha * v13), v0);
+  const T v30 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v29, v0), v2, v3);
+  const T v32 = autofn::times_exp<kNear>(v12, v2, v3) + v30;
+  const T v31 = target * (alpha * (sp1 * (v14 * square(sigmoid<kNear>(v0)))));
+  const T v34 = v32 + autofn::times_exp<kNear>(v31, v2, v3);
+  const T v33 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v22, v0), v0);
+  const T v36 = v34 + autofn::times_exp<kNear>(v33, v8, v11);
+  const T v35 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v21, v0), v0);
+  const T v38 = v36 - autofn::times_exp<kNear>(v35, v2, v3);
+  const T v37 = sp0 * (v14 * (v9 * square(sigmoid<kNear, true>(v0))));
+  const T v40 = v38 - autofn::times_exp<kNear>(v37, v8, v11);
+  const T v39 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v9 * v13, v0), v0);
+  const T v43 = v15 * (v40 - autofn::times_exp<kNear>(v39, v8, v11) - v41);
+  grad_grad = d_input * (v24 - autofn::times_exp<kNear>(v10, v8, v11) - v25) + v42;
+  grad_input = v43 + grad * (v20 * d_target);
+  grad_target = v15 * v20;
 }
 
 }  // namespace autofn_focal

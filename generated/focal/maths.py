@@ -29,97 +29,100 @@ def _softplus(x):
 
 def forward(input_, target, alpha, gamma):
     """The formula."""
-    sp0 = _softplus(-input_)
-    sp1 = _softplus(input_)
-    v0 = sp1 * (1 - target) * (alpha - 1) * torch.exp(-sp0 * gamma)
-    return sp0 * alpha * target * torch.exp(-sp1 * gamma) - v0
+    v0 = torch.clamp(input_, max=4e+18)
+    sp0 = _softplus(-v0)
+    sp1 = _softplus(v0)
+    v1 = sp1 * (1 - target) * (alpha - 1) * torch.exp(-sp0 * gamma)
+    return sp0 * alpha * target * torch.exp(-sp1 * gamma) - v1
 
 
 def vjp(needs, grad, input_, target, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = -input_
-    sp0 = _softplus(input_)
-    v1 = sp0 * gamma
-    v2 = alpha * torch.exp(-v1)
-    sp1 = _softplus(v0)
-    v4 = gamma * sp1
-    v5 = (alpha - 1) * torch.exp(-v4)
+    v5 = alpha - 1
     grad_input = grad_target = None
     if needs[0]:
-        s0 = torch.sigmoid(v0)
-        v3 = v2 * target
-        s1 = torch.sigmoid(input_)
-        v6 = v5 * (1 - target)
-        grad_input = grad * (-v1 * (s0 * v6) - s0 * v3 - s1 * v6 - v4 * (v3 * s1))
+        v0 = torch.clamp(input_, -4e+18, 4e+18)
+        v1 = -v0
+        s0 = torch.sigmoid(v1)
+        v2 = gamma * _softplus(v0)
+        v3 = alpha * target * torch.exp(-v2)
+        s1 = torch.sigmoid(v0)
+        v4 = gamma * _softplus(v1)
+        v6 = v5 * (1 - target) * torch.exp(-v4)
+        grad_input = grad * (-v6 * (s0 * v2) - s0 * v3 - v4 * (v3 * s1) - s1 * v6)
     if needs[1]:
-        grad_target = grad * (sp0 * v5 + v2 * sp1)
+        sp0 = _softplus(-input_)
+        sp1 = _softplus(input_)
+        v7 = v5 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
+        grad_target = grad * v7
     return grad_input, grad_target
 
 
 def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     gamma = scalar(gamma, grad)
-    v0 = -input_
-    sp0 = _softplus(input_)
-    v1 = sp0 * gamma
-    v2 = alpha * torch.exp(-v1)
-    sp1 = _softplus(v0)
-    v5 = gamma * sp1
     v8 = alpha - 1
-    e0 = torch.exp(-v5)
-    v9 = v8 * e0
-    s0 = torch.sigmoid(v0)
-    v3 = s0 * v2
-    s1 = torch.sigmoid(input_)
-    v6 = v5 * (v2 * s1)
+    v0 = torch.clamp(input_, -4e+18, 4e+18)
+    v1 = -v0
+    s0 = torch.sigmoid(v1)
+    sp0 = _softplus(v0)
+    v2 = sp0 * gamma
+    v3 = alpha * torch.exp(-v2)
+    v4 = s0 * v3
+    s1 = torch.sigmoid(v0)
+    sp1 = _softplus(v1)
+    v6 = gamma * sp1
+    v9 = v8 * torch.exp(-v6)
+    v7 = s1 * (v3 * v6)
     grad_grad = grad_input = grad_target = None
     if (needs[0] or needs[1]) and d_input_ is not None:
-        v4 = v3 * target
-        v7 = 1 - target
-        v10 = s1 * (v7 * v9)
-    if needs[0] or needs[1]:
-        v11 = v2 * sp1
-        v12 = sp0 * v9
+        v5 = v4 * target
+        v10 = (1 - target) * v9
+        v11 = s1 * v10
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v17 = d_input_ * grad
+        v16 = d_input_ * grad
     if needs[1] or needs[2]:
-        v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3
+        v17 = gamma * (sp0 * (s0 * v9)) + s1 * v9 - v7 - v4
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
+        grad_grad = d_input_ * (-target * v7 - v2 * (s0 * v10) - v11 - v5)
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, d_target * (v11 + v12))
+        sp2 = _softplus(-input_)
+        sp3 = _softplus(input_)
+        v18 = v8 * sp3 * torch.exp(-gamma * sp2) + alpha * sp2 * torch.exp(-gamma * sp3)
+        grad_grad = add(grad_grad, d_target * v18)
     if needs[1] and d_input_ is not None:
-        v13 = v4 * s1
-        v14 = 2 * gamma
-        v15 = gamma**2
-        v16 = s0 * v10
-        v19 = v13 + (target * (v11 * v15 * s1**2) + v13 * v14) + v1 * v16
-        grad_input = v17 * (v19 - v15 * (v12 * (v7 * s0**2)) - v5 * v13 - v14 * v16 - v16)
+        v12 = v5 * s1
+        v13 = 2 * gamma
+        v14 = gamma**2
+        v15 = s0 * v11
+        v19 = v12 + v12 * v13 + target * (sp1 * (v3 * v14 * s1**2)) + v2 * v15 - v6 * v12
+        grad_input = v16 * (v19 - sp0 * (v14 * (v10 * s0**2)) - v13 * v15 - v15)
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, grad * (v18 * d_target))
+        grad_input = add(grad_input, grad * (v17 * d_target))
     if needs[2] and d_input_ is not None:
-        grad_target = v17 * v18
+        grad_target = v16 * v17
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target, alpha, gamma):
     """The tangent of each output."""
-    v0 = -input_
-    sp0 = _softplus(input_)
-    v1 = sp0 * gamma
-    v2 = alpha * torch.exp(-v1)
-    sp1 = _softplus(v0)
-    v4 = gamma * sp1
-    v5 = (alpha - 1) * torch.exp(-v4)
+    v5 = alpha - 1
     d_out = None
     if d_input_ is not None:
-        s0 = torch.sigmoid(v0)
-        v3 = v2 * target
-        s1 = torch.sigmoid(input_)
-        v6 = v5 * (1 - target)
-        d_out = d_input_ * (-v1 * (s0 * v6) - s0 * v3 - s1 * v6 - v4 * (v3 * s1))
+        v0 = torch.clamp(input_, -4e+18, 4e+18)
+        v1 = -v0
+        s0 = torch.sigmoid(v1)
+        v2 = gamma * _softplus(v0)
+        v3 = alpha * target * torch.exp(-v2)
+        s1 = torch.sigmoid(v0)
+        v4 = gamma * _softplus(v1)
+        v6 = v5 * (1 - target) * torch.exp(-v4)
+        d_out = d_input_ * (-v6 * (s0 * v2) - s0 * v3 - v4 * (v3 * s1) - s1 * v6)
     if d_target is not None:
-        d_out = add(d_out, d_target * (sp0 * v5 + v2 * sp1))
+        sp0 = _softplus(-input_)
+        sp1 = _softplus(input_)
+        v7 = v5 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
+        d_out = add(d_out, d_target * v7)
     return d_out
 
 

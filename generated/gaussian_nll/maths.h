@@ -17,6 +17,11 @@ namespace autofn_gaussian_nll {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
   const T v0 = T(0.5) * autofn::times_exp<kNear>(square(input - target), -log_var);
@@ -27,7 +32,7 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -log_var;
+  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
   const T v2 = T(0.5) * grad;
   const T v3 = T(2) * v0;
   grad_input = v2 * autofn::times_exp<kNear>(v3, v1);
@@ -40,7 +45,7 @@ AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -log_var;
+  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
   const T v2 = T(2) * v0;
   const T v3 = T(0.5) * autofn::times_exp<kNear>(v2, v1);
   const T v4 = v3 * d_input;

@@ -29,7 +29,7 @@ def forward(input_, target, log_var):
 def vjp(needs, grad, input_, target, log_var):
     """The gradient of each input, where `needs` asks for it."""
     v0 = input_ - target
-    v1 = -log_var
+    v1 = -torch.clamp(log_var, max=4e+18)
     v2 = 0.5 * grad
     grad_input = grad_target = grad_log_var = None
     if needs[0] or needs[1]:
@@ -45,7 +45,7 @@ def vjp(needs, grad, input_, target, log_var):
 
 def double_vjp(needs, d_input_, d_target, d_log_var, grad, input_, target, log_var):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v1 = -log_var
+    v1 = -torch.clamp(log_var, max=4e+18)
     v0 = input_ - target
     v2 = 2 * v0
     grad_grad = grad_input = grad_target = grad_log_var = None
@@ -98,7 +98,7 @@ def double_vjp(needs, d_input_, d_target, d_log_var, grad, input_, target, log_v
 def jvp(d_input_, d_target, d_log_var, input_, target, log_var):
     """The tangent of each output."""
     v0 = input_ - target
-    v1 = -log_var
+    v1 = -torch.clamp(log_var, max=4e+18)
     d_out = None
     if d_input_ is not None or d_target is not None:
         v2 = 2 * v0

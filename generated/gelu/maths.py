@@ -21,29 +21,33 @@ def _normcdf(x):
 
 def forward(x):
     """The formula."""
-    return x * _normcdf(x)
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * _normcdf(v0)
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    return (grad * (0.3989422804014327 * x * torch.exp(x * -0.5 * x) + _normcdf(x)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    return (grad * (0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = 0.5 * x**2
-    v1 = 0.7978845608028654 * torch.exp(-v0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = 0.5 * v0**2
+    v2 = 0.7978845608028654 * torch.exp(-v1)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (x * (0.5 * v1) + _normcdf(x))
+        grad_grad = d_x * (v2 * (0.5 * v0) + _normcdf(v0))
     if needs[1]:
-        grad_x = v1 * d_x * grad * (1 - v0)
+        grad_x = v2 * d_x * grad * (1 - v1)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return d_x * (0.3989422804014327 * x * torch.exp(x * -0.5 * x) + _normcdf(x))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    return d_x * (0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

@@ -15,40 +15,44 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    return x * torch.sigmoid(1.5957691216057308 * (x + 0.044715 * x**3))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.sigmoid(1.5957691216057308 * (v0 + 0.044715 * v0**3))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
-    v1 = 1.5957691216057308 * x * (0.134145 * x**2 + 1) * torch.sigmoid(-v0) + 1
-    return (grad * v1 * torch.sigmoid(v0),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
+    return (grad * v2 * torch.sigmoid(v1),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
-    s0 = torch.sigmoid(-v0)
-    v1 = x**2
-    v2 = 0.134145 * v1 + 1
-    v3 = 1.5957691216057308 * v2
-    v4 = x * (s0 * v3) + 1
-    s1 = torch.sigmoid(v0)
-    v5 = s1 * d_x
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    s0 = torch.sigmoid(-v1)
+    v2 = v0**2
+    v3 = 0.134145 * v2 + 1
+    v4 = 1.5957691216057308 * v3
+    v5 = v4 * (v0 * s0) + 1
+    s1 = torch.sigmoid(v1)
+    v6 = s1 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v4 * v5
+        grad_grad = v5 * v6
     if needs[1]:
-        v6 = v3 + (0.42812889763560147 * v1 + v3 * v4)
-        grad_x = s0 * v5 * grad * (v6 - x * (s1 * (2.5464790894703255 * v2**2)))
+        v7 = v4 + (0.42812889763560147 * v2 + v4 * v5)
+        grad_x = s0 * v6 * grad * (v7 - s1 * (2.5464790894703255 * v0 * v3**2))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
-    v1 = 1.5957691216057308 * x * (0.134145 * x**2 + 1) * torch.sigmoid(-v0) + 1
-    return d_x * v1 * torch.sigmoid(v0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
+    return d_x * v2 * torch.sigmoid(v1)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

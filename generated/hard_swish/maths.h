@@ -19,9 +19,15 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T> AUTOFN_FN T hard_swish_forward(T x) {
-  const T v0 = maximum(x + T(3), T(0));
-  return T(0.16666666666666666) * x * (v0 >= T(6) ? T(6) : v0);
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T v1 = maximum(v0 + T(3), T(0));
+  return T(0.16666666666666666) * v0 * (v1 >= T(6) ? T(6) : v1);
 }
 
 template <typename T> AUTOFN_FN T hard_swish_backward(T grad, T x) {
@@ -32,10 +38,11 @@ template <typename T> AUTOFN_FN T hard_swish_backward(T grad, T x) {
 
 template <typename T>
 AUTOFN_FN void hard_swish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = x > T(-3) ? (x < T(3) ? T(1) : T(0)) : T(0);
-  const T v1 = maximum(x + T(3), T(0));
-  grad_grad = T(0.16666666666666666) * d_x * (x * v0 + (v1 >= T(6) ? T(6) : v1));
-  grad_x = d_x * (T(0.3333333333333333) * v0) * grad;
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v1 = v0 > T(-3) ? (v0 < T(3) ? T(1) : T(0)) : T(0);
+  const T v2 = maximum(v0 + T(3), T(0));
+  grad_grad = T(0.16666666666666666) * d_x * (v0 * v1 + (v2 >= T(6) ? T(6) : v2));
+  grad_x = d_x * (T(0.3333333333333333) * v1) * grad;
 }
 
 }  // namespace autofn_hard_swish

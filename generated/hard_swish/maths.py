@@ -15,8 +15,9 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    v0 = torch.relu(x + 3)
-    return 0.16666666666666666 * x * torch.where(v0 >= 6, 6, v0)
+    v0 = torch.clamp(x, min=-4e+18)
+    v1 = torch.relu(v0 + 3)
+    return 0.16666666666666666 * v0 * torch.where(v1 >= 6, 6, v1)
 
 
 def vjp(needs, grad, x):
@@ -28,13 +29,14 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.where(x > -3, (x < 3).to(grad.dtype), 0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = torch.where(v0 > -3, (v0 < 3).to(grad.dtype), 0)
     grad_grad = grad_x = None
     if needs[0]:
-        v1 = torch.relu(x + 3)
-        grad_grad = 0.16666666666666666 * d_x * (x * v0 + torch.where(v1 >= 6, 6, v1))
+        v2 = torch.relu(v0 + 3)
+        grad_grad = 0.16666666666666666 * d_x * (v0 * v1 + torch.where(v2 >= 6, 6, v2))
     if needs[1]:
-        grad_x = d_x * (0.3333333333333333 * v0) * grad
+        grad_x = d_x * (0.3333333333333333 * v1) * grad
     return grad_grad, grad_x
 
 

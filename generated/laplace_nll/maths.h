@@ -20,6 +20,11 @@ template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
   return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
@@ -29,7 +34,7 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = -log_scale;
+  const T v1 = -clamp(log_scale, -T(INFINITY), T(4e+18));
   const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
   grad_input = v2;
   grad_target = -v2;
@@ -41,7 +46,7 @@ AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = -log_scale;
+  const T v1 = -clamp(log_scale, -T(INFINITY), T(4e+18));
   const T v2 = autofn::times_exp<kNear>(sign(v0), v1);
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;

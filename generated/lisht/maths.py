@@ -24,24 +24,27 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    return (grad * (x * _sech2(x) + torch.tanh(x)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    return (grad * (v0 * _sech2(v0) + torch.tanh(v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    t0 = torch.tanh(x)
-    v0 = _sech2(x)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    t0 = torch.tanh(v0)
+    v1 = _sech2(v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + x * v0)
+        grad_grad = d_x * (t0 + v0 * v1)
     if needs[1]:
-        grad_x = d_x * (2 * v0) * grad * (1 - x * t0)
+        grad_x = d_x * (2 * v1) * grad * (1 - v0 * t0)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return d_x * (x * _sech2(x) + torch.tanh(x))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    return d_x * (v0 * _sech2(v0) + torch.tanh(v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

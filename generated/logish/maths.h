@@ -32,8 +32,14 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
-  return x * autofn::log1p(sigmoid<kNear>(x));
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  return v0 * autofn::log1p(sigmoid<kNear>(v0));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T x) {

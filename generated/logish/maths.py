@@ -14,34 +14,38 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    return x * torch.log1p(torch.sigmoid(x))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.log1p(torch.sigmoid(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    s0 = torch.sigmoid(x)
-    return (grad * (x * s0 * torch.sigmoid(-x) / (s0 + 1) + torch.log1p(s0)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    s0 = torch.sigmoid(v0)
+    return (grad * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = torch.sigmoid(x)
-    s1 = torch.sigmoid(-x)
-    v0 = x * s1
-    v1 = s0 / (s0 + 1)
-    v2 = v0 * v1
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    s0 = torch.sigmoid(v0)
+    s1 = torch.sigmoid(-v0)
+    v1 = v0 * s1
+    v2 = s0 / (s0 + 1)
+    v3 = v1 * v2
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 + torch.log1p(s0))
+        grad_grad = d_x * (v3 + torch.log1p(s0))
     if needs[1]:
-        grad_x = d_x * (s1 * v1) * grad * (v0 + 2 - x * s0 - v2)
+        grad_x = d_x * (s1 * v2) * grad * (v1 + 2 - v0 * s0 - v3)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    s0 = torch.sigmoid(x)
-    return d_x * (x * s0 * torch.sigmoid(-x) / (s0 + 1) + torch.log1p(s0))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    s0 = torch.sigmoid(v0)
+    return d_x * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

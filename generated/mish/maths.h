@@ -61,7 +61,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x) {
   const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = T(4) * clamp(x, T(-1.2676506002282294e+30), T(1.2676506002282294e+30));
+  const T v1 = T(4) * clamp(x, T(-4e+18), T(4e+18));
   const T v2 = v1 + T(6);
   const T v3 = v1 + T(4);
   const T v4 = v0 * (v0 * (v2 + v0 * v3) + T(4)) + T(1);

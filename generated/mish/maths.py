@@ -26,34 +26,38 @@ def _sech2(x):
 
 def forward(x):
     """The formula."""
-    return x * torch.tanh(_softplus(x))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.tanh(_softplus(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    sp0 = _softplus(x)
-    return (grad * (x * _sech2(sp0) * torch.sigmoid(x) + torch.tanh(sp0)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
+    return (grad * (v0 * _sech2(sp0) * torch.sigmoid(v0) + torch.tanh(sp0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    sp0 = _softplus(x)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
     t0 = torch.tanh(sp0)
-    v0 = _sech2(sp0)
-    s0 = torch.sigmoid(x)
-    v1 = x * s0
+    v1 = _sech2(sp0)
+    s0 = torch.sigmoid(v0)
+    v2 = v0 * s0
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + v0 * v1)
+        grad_grad = d_x * (t0 + v1 * v2)
     if needs[1]:
-        grad_x = d_x * (v0 * s0) * grad * (x * torch.sigmoid(-x) + 2 - v1 * (2 * t0))
+        grad_x = d_x * (v1 * s0) * grad * (v0 * torch.sigmoid(-v0) + 2 - v2 * (2 * t0))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    sp0 = _softplus(x)
-    return d_x * (x * _sech2(sp0) * torch.sigmoid(x) + torch.tanh(sp0))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
+    return d_x * (v0 * _sech2(sp0) * torch.sigmoid(v0) + torch.tanh(sp0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

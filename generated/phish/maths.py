@@ -27,41 +27,45 @@ def _normcdf(x):
 
 def forward(x):
     """The formula."""
-    return x * torch.tanh(x * _normcdf(x))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.tanh(v0 * _normcdf(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    cdf0 = _normcdf(x)
-    v0 = x * cdf0
-    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(x * -0.5 * x)) * _sech2(v0)
-    return (grad * (v1 + torch.tanh(v0)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    cdf0 = _normcdf(v0)
+    v1 = v0 * cdf0
+    v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
+    return (grad * (v2 * _sech2(v1) + torch.tanh(v1)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    cdf0 = _normcdf(x)
-    v0 = x * cdf0
-    t0 = torch.tanh(v0)
-    v1 = _sech2(v0)
-    v2 = x**2
-    v3 = 0.7978845608028654 * x * torch.exp(-0.5 * v2)
-    v4 = 0.5 * v3
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    cdf0 = _normcdf(v0)
+    v1 = v0 * cdf0
+    t0 = torch.tanh(v1)
+    v2 = _sech2(v1)
+    v3 = v0**2
+    v4 = 0.7978845608028654 * v0 * torch.exp(-0.5 * v3)
+    v5 = 0.5 * v4
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + x * v1 * (cdf0 + v4))
+        grad_grad = d_x * (t0 + v0 * v2 * (cdf0 + v5))
     if needs[1]:
-        v5 = v3 + 2 * cdf0
-        grad_x = v1 * d_x * grad * (v5 + v4 * (2 - v2) - x * (0.5 * t0 * v5**2))
+        v6 = v4 + 2 * cdf0
+        grad_x = v2 * d_x * grad * (v6 + v5 * (2 - v3) - t0 * (0.5 * v0) * v6**2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    cdf0 = _normcdf(x)
-    v0 = x * cdf0
-    v1 = x * (cdf0 + 0.3989422804014327 * x * torch.exp(x * -0.5 * x)) * _sech2(v0)
-    return d_x * (v1 + torch.tanh(v0))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    cdf0 = _normcdf(v0)
+    v1 = v0 * cdf0
+    v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
+    return d_x * (v2 * _sech2(v1) + torch.tanh(v1))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

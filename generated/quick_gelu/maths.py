@@ -14,33 +14,35 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    return x * torch.sigmoid(1.702 * x)
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.sigmoid(1.702 * v0)
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.702 * x
+    v0 = 1.702 * torch.clamp(x, -4e+18, 4e+18)
     return (grad * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = 1.702 * x
-    s0 = torch.sigmoid(-v0)
-    s1 = torch.sigmoid(v0)
-    v1 = s1 * d_x
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = 1.702 * v0
+    s0 = torch.sigmoid(-v1)
+    s1 = torch.sigmoid(v1)
+    v2 = s1 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v1 * (v0 * s0 + 1)
+        grad_grad = v2 * (v1 * s0 + 1)
     if needs[1]:
-        v2 = 2.896804 * x
-        grad_x = s0 * v1 * grad * (s0 * v2 + 3.404 - s1 * v2)
+        v3 = 2.896804 * v0
+        grad_x = s0 * v2 * grad * (s0 * v3 + 3.404 - s1 * v3)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.702 * x
+    v0 = 1.702 * torch.clamp(x, -4e+18, 4e+18)
     return d_x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
 
 

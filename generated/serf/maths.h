@@ -28,8 +28,14 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
-  return x * autofn::erf(softplus<kNear>(x));
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  return v0 * autofn::erf(softplus<kNear>(v0));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {

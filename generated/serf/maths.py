@@ -21,35 +21,39 @@ def _softplus(x):
 
 def forward(x):
     """The formula."""
-    return x * torch.erf(_softplus(x))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.erf(_softplus(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    sp0 = _softplus(x)
-    v0 = 1.1283791670955126 * x * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(x)
-    return (grad * (v0 + torch.erf(sp0)),)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
+    v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
+    return (grad * (v1 + torch.erf(sp0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    sp0 = _softplus(x)
-    v0 = 2 * torch.sigmoid(x)
-    v1 = x * v0
-    v2 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
+    v1 = 2 * torch.sigmoid(v0)
+    v2 = v0 * v1
+    v3 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v1 * v2 + torch.erf(sp0))
+        grad_grad = d_x * (v2 * v3 + torch.erf(sp0))
     if needs[1]:
-        grad_x = d_x * (v0 * v2) * grad * (x * torch.sigmoid(-x) + 2 - sp0 * v1)
+        grad_x = d_x * (v1 * v3) * grad * (v0 * torch.sigmoid(-v0) + 2 - sp0 * v2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    sp0 = _softplus(x)
-    v0 = 1.1283791670955126 * x * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(x)
-    return d_x * (v0 + torch.erf(sp0))
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    sp0 = _softplus(v0)
+    v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
+    return d_x * (v1 + torch.erf(sp0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):

@@ -31,8 +31,14 @@ template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T> AUTOFN_FN T softsign_forward(T x) {
-  return x / (std::fabs(x) + T(1));
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  return v0 / (std::fabs(v0) + T(1));
 }
 
 template <typename T> AUTOFN_FN T softsign_backward(T grad, T x) {

@@ -19,7 +19,8 @@ def _sign(x):
 
 def forward(x):
     """The formula."""
-    return x / (torch.abs(x) + 1)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    return v0 / (torch.abs(v0) + 1)
 
 
 def vjp(needs, grad, x):

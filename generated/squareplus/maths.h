@@ -29,21 +29,26 @@ template <typename T> AUTOFN_FN T mean_root(T a, T c) {
   return a < T(0) ? T(0.25) * c / root : root;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T> AUTOFN_FN T squareplus_forward(T x, T b) {
   return mean_root(x, b);
 }
 
 template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
-  return grad * mean_root(x, b) / root_sum(x, b);
+  const T v0 = clamp(x, -T(INFINITY), T(4e+18));
+  return grad * mean_root(v0, b) / root_sum(v0, b);
 }
 
 template <typename T>
 AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
-  const T v0 = root_sum(x, b);
-  const T v1 = T(1) / v0;
-  const T v2 = d_x * mean_root(x, b);
-  grad_grad = v1 * v2;
-  grad_x = v2 * grad * (T(1) - x * v1) / square(v0);
+  const T v0 = clamp(x, -T(INFINITY), T(4e+18));
+  const T v1 = root_sum(x, b);
+  grad_grad = d_x * mean_root(v0, b) / root_sum(v0, b);
+  grad_x = d_x * grad * (T(1) - x / v1) * mean_root(x, b) / square(v1);
 }
 
 }  // namespace autofn_squareplus

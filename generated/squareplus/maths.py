@@ -31,25 +31,26 @@ def forward(x, b):
 
 def vjp(needs, grad, x, b):
     """The gradient of each input, where `needs` asks for it."""
-    return (grad * _mean_root(x, b) / _root_sum(x, b),)
+    v0 = torch.clamp(x, max=4e+18)
+    return (grad * _mean_root(v0, b) / _root_sum(v0, b),)
 
 
 def double_vjp(needs, d_x, grad, x, b):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = _root_sum(x, b)
-    v1 = 1 / v0
-    v2 = d_x * _mean_root(x, b)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v1 * v2
+        v0 = torch.clamp(x, max=4e+18)
+        grad_grad = d_x * _mean_root(v0, b) / _root_sum(v0, b)
     if needs[1]:
-        grad_x = v2 * grad * (1 - x * v1) / v0**2
+        v1 = _root_sum(x, b)
+        grad_x = d_x * grad * (1 - x / v1) * _mean_root(x, b) / v1**2
     return grad_grad, grad_x
 
 
 def jvp(d_x, x, b):
     """The tangent of each output."""
-    return d_x * _mean_root(x, b) / _root_sum(x, b)
+    v0 = torch.clamp(x, max=4e+18)
+    return d_x * _mean_root(v0, b) / _root_sum(v0, b)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, b):

@@ -15,52 +15,55 @@ from ._tensors import add
 
 def forward(gate, x):
     """The formula."""
-    return gate * x * torch.sigmoid(gate)
+    v0 = torch.clamp(gate, min=-4e+18)
+    return v0 * x * torch.sigmoid(v0)
 
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = grad * torch.sigmoid(gate)
     grad_gate = grad_x = None
     if needs[0]:
-        grad_gate = v0 * x * (gate * torch.sigmoid(-gate) + 1)
+        v0 = torch.clamp(gate, -4e+18, 4e+18)
+        grad_gate = grad * x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
     if needs[1]:
-        grad_x = gate * v0
+        v1 = torch.clamp(gate, min=-4e+18)
+        grad_x = v1 * grad * torch.sigmoid(v1)
     return grad_gate, grad_x
 
 
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = torch.sigmoid(gate)
-    s1 = torch.sigmoid(-gate)
-    v0 = gate * s1
-    v1 = s0 * (v0 + 1)
+    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    s0 = torch.sigmoid(v0)
+    s1 = torch.sigmoid(-v0)
+    v1 = v0 * s1
+    v2 = s0 * (v1 + 1)
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v2 = v1 * d_gate
-    if needs[0] or needs[1]:
-        v3 = gate * s0
+        v3 = v2 * d_gate
     if needs[0] and d_gate is not None:
-        grad_grad = v2 * x
+        grad_grad = v3 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, v3 * d_x)
+        v4 = torch.clamp(gate, min=-4e+18)
+        grad_grad = add(grad_grad, v4 * d_x * torch.sigmoid(v4))
     if needs[1] and d_gate is not None:
-        grad_gate = x * (d_gate * (s0 * s1) * grad) * (v0 + 2 - v3)
+        grad_gate = x * (d_gate * (s0 * s1) * grad) * (v1 + 2 - v0 * s0)
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v1 * d_x))
+        grad_gate = add(grad_gate, grad * (v2 * d_x))
     if needs[2] and d_gate is not None:
-        grad_x = v2 * grad
+        grad_x = v3 * grad
     return grad_grad, grad_gate, grad_x
 
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
-    s0 = torch.sigmoid(gate)
     d_out = None
     if d_gate is not None:
-        d_out = s0 * d_gate * x * (gate * torch.sigmoid(-gate) + 1)
+        v0 = torch.clamp(gate, -4e+18, 4e+18)
+        d_out = d_gate * x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
     if d_x is not None:
-        d_out = add(d_out, gate * (s0 * d_x))
+        v1 = torch.clamp(gate, min=-4e+18)
+        d_out = add(d_out, v1 * d_x * torch.sigmoid(v1))
     return d_out
 
 

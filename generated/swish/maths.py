@@ -14,18 +14,19 @@ from ._tensors import add
 
 def forward(x, beta):
     """The formula."""
-    return x * torch.sigmoid(x * beta)
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.sigmoid(v0 * beta)
 
 
 def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = beta * x
+    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
     return (grad * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0),)
 
 
 def double_vjp(needs, d_x, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = beta * x
+    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
     s0 = torch.sigmoid(-v0)
     v1 = v0 * s0
     s1 = torch.sigmoid(v0)
@@ -40,7 +41,7 @@ def double_vjp(needs, d_x, grad, x, beta):
 
 def jvp(d_x, x, beta):
     """The tangent of each output."""
-    v0 = beta * x
+    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
     return d_x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
 
 

@@ -15,62 +15,66 @@ from ._tensors import add
 
 def forward(x, beta):
     """The formula."""
-    return x * torch.sigmoid(x * beta)
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.sigmoid(v0 * beta)
 
 
 def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = beta * x
-    s0 = torch.sigmoid(-v0)
-    v1 = grad * torch.sigmoid(v0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = v0 * beta
+    s0 = torch.sigmoid(-v1)
+    v2 = grad * torch.sigmoid(v1)
     grad_x = grad_beta = None
     if needs[0]:
-        grad_x = v1 * (v0 * s0 + 1)
+        grad_x = v2 * (v1 * s0 + 1)
     if needs[1]:
-        grad_beta = s0 * v1 * x**2
+        grad_beta = v2 * (s0 * v0**2)
     return grad_x, grad_beta
 
 
 def double_vjp(needs, d_x, d_beta, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = beta * x
-    s0 = torch.sigmoid(-v0)
-    s1 = torch.sigmoid(v0)
-    v1 = v0 * s0
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = v0 * beta
+    s0 = torch.sigmoid(-v1)
+    s1 = torch.sigmoid(v1)
+    v2 = v1 * s0
     grad_grad = grad_x = grad_beta = None
     if d_x is not None:
-        v2 = s1 * d_x
+        v3 = s1 * d_x
     if d_beta is not None:
-        v3 = s0 * s1 * d_beta
+        v4 = s0 * s1 * d_beta
     if needs[1] or needs[2]:
-        v4 = grad * (v1 + 2 - v0 * s1)
+        v5 = grad * (v2 + 2 - v1 * s1)
     if (needs[1] or needs[2]) and d_x is not None:
-        v5 = v4 * (s0 * v2)
+        v6 = v5 * (s0 * v3)
     if needs[0] and d_x is not None:
-        grad_grad = v2 * (v1 + 1)
+        grad_grad = v3 * (v2 + 1)
     if needs[0] and d_beta is not None:
-        grad_grad = add(grad_grad, v3 * x**2)
+        grad_grad = add(grad_grad, v4 * v0**2)
     if needs[1] and d_x is not None:
-        grad_x = beta * v5
+        grad_x = beta * v6
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, x * (v3 * v4))
+        grad_x = add(grad_x, v5 * (v0 * v4))
     if needs[2] and d_x is not None:
-        grad_beta = x * v5
+        grad_beta = v0 * v6
     if needs[2] and d_beta is not None:
-        grad_beta = add(grad_beta, -v3 * grad * x**3 * torch.tanh(0.5 * v0))
+        grad_beta = add(grad_beta, -grad * (v4 * v0**3) * torch.tanh(0.5 * v1))
     return grad_grad, grad_x, grad_beta
 
 
 def jvp(d_x, d_beta, x, beta):
     """The tangent of each output."""
-    v0 = beta * x
-    s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
+    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v1 = v0 * beta
+    s0 = torch.sigmoid(v1)
+    s1 = torch.sigmoid(-v1)
     d_out = None
     if d_x is not None:
-        d_out = s0 * d_x * (v0 * s1 + 1)
+        d_out = s0 * d_x * (v1 * s1 + 1)
     if d_beta is not None:
-        d_out = add(d_out, s0 * s1 * d_beta * x**2)
+        d_out = add(d_out, s1 * (s0 * v0**2) * d_beta)
     return d_out
 
 

@@ -29,26 +29,34 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
   return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
-  return x * autofn::tanh(autofn::exp<kNear>(x));
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  return v0 * autofn::tanh(autofn::exp<kNear>(v0));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
-  const T e0 = autofn::exp<kNear>(x);
-  const T v0 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(x, e0), x);
-  return grad * v0;
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T e0 = autofn::exp<kNear>(v0);
+  const T v1 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
+  return grad * v1;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T e0 = autofn::exp<kNear>(x);
+  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T e0 = autofn::exp<kNear>(v0);
   const T t0 = autofn::tanh(e0);
-  const T v0 = sech2<kNear>(e0);
-  const T v1 = autofn::times_exp<kNear>(times_sech2<kNear>(x, e0), x);
-  const T v2 = v0 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(x * t0, e0), x);
-  const T v3 = v1 + autofn::times_exp<kNear>(v0, x) + autofn::times_exp<kNear>(v2, x);
-  grad_grad = d_x * (t0 + v1);
-  grad_x = d_x * grad * v3;
+  const T v1 = sech2<kNear>(e0);
+  const T v2 = autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
+  const T v3 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
+  const T v4 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v3, v0);
+  grad_grad = d_x * (t0 + v2);
+  grad_x = d_x * grad * v4;
 }
 
 }  // namespace autofn_tanh_exp

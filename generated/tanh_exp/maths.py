@@ -26,35 +26,39 @@ def _sech2(x):
 
 def forward(x):
     """The formula."""
-    return x * torch.tanh(torch.exp(x))
+    v0 = torch.clamp(x, min=-4e+18)
+    return v0 * torch.tanh(torch.exp(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    e0 = torch.exp(x)
-    return (grad * (torch.tanh(e0) + _times_exp(x * _sech2(e0), x)),)
+    v0 = torch.clamp(x, min=-4e+18)
+    e0 = torch.exp(v0)
+    return (grad * (torch.tanh(e0) + _times_exp(v0 * _sech2(e0), v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    e0 = torch.exp(x)
+    v0 = torch.clamp(x, min=-4e+18)
+    e0 = torch.exp(v0)
     t0 = torch.tanh(e0)
-    v0 = _sech2(e0)
-    v1 = x * v0
-    v2 = _times_exp(v1, x)
+    v1 = _sech2(e0)
+    v2 = v0 * v1
+    v3 = _times_exp(v2, v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + v2)
+        grad_grad = d_x * (t0 + v3)
     if needs[1]:
-        v3 = v2 + _times_exp(v0, x) + _times_exp(v0 - 2 * _times_exp(t0 * v1, x), x)
-        grad_x = d_x * grad * v3
+        v4 = v3 + _times_exp(v1, v0) + _times_exp(v1 - 2 * _times_exp(t0 * v2, v0), v0)
+        grad_x = d_x * grad * v4
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    e0 = torch.exp(x)
-    return d_x * (torch.tanh(e0) + _times_exp(x * _sech2(e0), x))
+    v0 = torch.clamp(x, min=-4e+18)
+    e0 = torch.exp(v0)
+    return d_x * (torch.tanh(e0) + _times_exp(v0 * _sech2(e0), v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
