@@ -229,8 +229,8 @@ class Measure:
         huge = high.abs() >= most * (1 - 2.0 ** (4 - PRECISION[dtype][0]))
         large = huge & (got64.abs() >= most * (1 - 2.0 ** (5 - PRECISION[dtype][0])))
         ulps = torch.where(large & (got64.sign() == high.sign()), 0.0, ulps)
-        bad = known & ~got64.isfinite() & ~large
-        off_roots = known & ~near & ~bad
+        bad = known & ~got64.isfinite() & ~large & (high.abs() <= most)
+        off_roots = known & ~near & ~bad & (high.abs() <= most)
         self.found.append(
             asdict(
                 Finding(
@@ -408,6 +408,7 @@ def error_in_ulp(got: Tensor, high: Tensor, low: Tensor, dtype: str) -> Tensor:
     """|got - (high + low)| in units in the last place of `dtype` at the truth."""
     bits, least = PRECISION[dtype]
     _, exponent = torch.frexp(high)
+    exponent = torch.where(high == 0, least, exponent)
     spacing = torch.ldexp(torch.ones_like(high), (exponent - bits).clamp(min=least).to(torch.int32))
     # In two steps: the quotient of subnormal numbers may not be one.
     return ((got - high) / spacing - low / spacing).abs()

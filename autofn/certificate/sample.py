@@ -13,7 +13,7 @@ from mpmath import mp
 from autofn.certificate.job import Entry, Job, Sweep, Truths
 from autofn.model import NUMBERS, TENSORS, Definition, Leaf, Variant
 from autofn.names import camel_case
-from autofn.verify.oracle import Oracle, contains, ends, oracle
+from autofn.verify.oracle import Oracle, contains, ends, oracle, precision
 from autofn.verify.points import Point, hard_points, kink_points, parameter
 from autofn.verify.tables import round_to, signature
 
@@ -65,6 +65,31 @@ def truth_at(
             if leaf.name in point and entry is not None:
                 found[output, leaf.name] = entry
     return found
+
+
+def _smooth_at(definition: Definition, variant: Variant, point: Point) -> dict[Entry, Any]:
+    """The gradients that the function has although the formula as written has a kink.
+
+    Max(x, 0) + Min(exp(x) - 1, 0) has one at 0, and is smooth there. At a real kink: none.
+    """
+    tensors = [leaf.name for leaf in definition.tensors if leaf.name in point]
+    with precision(60):
+        sides = [
+            truth_at(
+                definition,
+                variant,
+                {**point, **{n: mp.mpf(point[n]) + sign * mp.mpf(10) ** -25 for n in tensors}},
+            )
+            for sign in (-1, 1)
+        ]
+        return {
+            entry: below
+            for entry, below in sides[0].items()
+            if len(entry) == 2
+            and mp.isfinite(below)
+            and mp.isfinite(sides[1][entry])
+            and abs(below - sides[1][entry]) <= mp.mpf(10) ** -18 * (1 + abs(below))
+        }
 
 
 def _present(definition: Definition, variant: Variant) -> list[Leaf]:
@@ -140,6 +165,9 @@ def _truths(definition: Definition, variant: Variant, dtype: str, level: str) ->
             columns[output, name] = []
     for point in points:
         found = truth_at(definition, variant, point)
+        if not definition.own_gradient and 0.0 in point.values():
+            smooth = _smooth_at(definition, variant, point)
+            found |= {e: v for e, v in smooth.items() if abs(v - found[e]) > 1e-12 * (1 + abs(v))}
         for entry, column in columns.items():
             column.append(found.get(entry, mp.zero))
     seconds = _seconds(definition, variant, points, given, level)
