@@ -105,7 +105,7 @@ class Certificate:
         return tuple(
             f"{f.backend}, {f.entry}: "
             + (f"{f.bad} not finite, {shown(f.bad_at)}" if f.bad else "")
-            + (f"{f.max_ulp:.2f} ULP, {shown(f.worst)}" if not f.bad else "")
+            + (f"{ulps(f.max_ulp)} ULP, {shown(f.worst)}" if not f.bad else "")
             for f in self.findings
             if f.backend == (CPU if kernels else TORCH)
             and f.dtype == "float32"
@@ -120,7 +120,11 @@ class Certificate:
             f"{f.backend}, {f.dtype}, {f.entry}: "
             + (f"{f.bad} not finite, {shown(f.bad_at)}" if f.bad else "")
             + (" and " if f.bad and f.max_ulp > f.bar else "")
-            + (f"{f.max_ulp:.2f} ULP, bar {f.bar:g}, {shown(f.worst)}" if f.max_ulp > f.bar else "")
+            + (
+                f"{ulps(f.max_ulp)} ULP, bar {f.bar:g}, {shown(f.worst)}"
+                if f.max_ulp > f.bar
+                else ""
+            )
             for f in self.findings
             if f.backend != NATIVE and not f.ok
         ]
@@ -143,6 +147,11 @@ class Certificate:
             "equals": list(self.own),
             "misses": list(self.misses),
         }
+
+
+def ulps(error: float) -> str:
+    """An error as it is told: 3.48, or 2.1e+06."""
+    return f"{error:.2f}" if error < 1e4 else f"{error:.1e}"
 
 
 def shown(worst: Worst | None) -> str:
