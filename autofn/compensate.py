@@ -30,6 +30,10 @@ MAGNIFYING = {
 """Functions with a variant `_of_sum`, and which of their arguments is in two parts there."""
 
 
+WHOLE = ("sinc", "spherical_bessel")
+"""Functions that take their argument whole, and share sin and cos of it with others."""
+
+
 def compensated(program: Program) -> Program:
     """The program with the arguments of magnifying functions in two parts where they round."""
     return _Compensation(program).run()
@@ -44,9 +48,12 @@ class _Compensation:
 
     def run(self) -> Program:
         new: list[int] = []
+        plain = {arg for n in self._program.nodes if n.op in WHOLE for arg in n.args}
         for node in self._program.nodes:
             args = tuple(new[arg] for arg in node.args)
             position = MAGNIFYING.get(node.op)
+            if position is not None and node.args[position] in plain:
+                position = None
             rest = None if position is None else self._rest(args[position])
             if rest is None:
                 new.append(self._add(node.op, args, node.n, node))

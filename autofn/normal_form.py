@@ -56,7 +56,11 @@ def _horner_form(expr: Expr) -> Expr | None:
     (x,) = expr.free_symbols
     if not expr.is_polynomial(x):
         return None
-    powers = [(monomial[0], c) for monomial, c in Poly(expr, x).terms()]
+    # One number each, to more digits than any arithmetic has.
+    powers = [
+        (monomial[0], c if c.is_Rational or not c.is_number else c.evalf(40))
+        for monomial, c in Poly(expr, x).terms()
+    ]
     if len(powers) < 2:
         return None
     # Steps between the powers, the highest first: a x + b x**3 is x (a + b x**2).

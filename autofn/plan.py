@@ -312,10 +312,11 @@ class _Finite:
             x = leaf.symbol
             assert x is not None
             # All outputs, so that they go on sharing what they are made of.
+            within = (True, True) in sides
             results = [
                 each
                 if each.expr is None
-                else dataclasses.replace(each, expr=clamped(each.expr, x, *side))
+                else dataclasses.replace(each, expr=clamped(each.expr, x, *side, within=within))
                 for each, side in zip(results, sides, strict=True)
             ]
             program = lowered(results)

@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import mpmath
+import sympy
 from mpmath import mp
-from sympy import Expr, Symbol, oo
+from sympy import Dummy, Expr, Symbol, oo
 
 from autofn import functions as heads
+from autofn import trees
 from autofn.normal_form import HUGE
 from autofn.ops import OPS
 from autofn.program import Program
@@ -96,8 +98,29 @@ def _is_constant(values: tuple[Any, ...]) -> bool:
     return bool(max(values) - min(values) <= SAME * max(map(abs, values)))
 
 
-def clamped(expr: Expr, x: Symbol, low: bool, high: bool) -> Expr:
-    """The expression with x clamped on the sides asked for."""
+SATURATING = (heads.sigmoid, heads.normcdf, heads.sech2, sympy.tanh, sympy.erf, sympy.erfc)
+
+
+def clamped(expr: Expr, x: Symbol, low: bool, high: bool, *, within: bool = False) -> Expr:
+    """The expression with x clamped on the sides asked for.
+
+    within: on both sides in the arguments of functions that are constant there anyway, so that
+    expressions that are clamped on different sides share them.
+    """
     if not (low or high):
         return expr
+    if within and not (low and high):
+        both = heads.clamp(x, -HUGE, HUGE)
+        hidden = {node: Dummy(f"f{k}", real=True) for k, node in enumerate(_saturated(expr, x))}
+        inner = {dummy: node.xreplace({x: both}) for node, dummy in hidden.items()}
+        return clamped(expr.xreplace(hidden), x, low, high).xreplace(inner)
     return expr.xreplace({x: heads.clamp(x, -HUGE if low else -oo, HUGE if high else oo)})
+
+
+def _saturated(expr: Expr, x: Symbol) -> list[Expr]:
+    """The functions in an expression whose argument, a polynomial of x, is large far out."""
+    return [
+        node
+        for node in trees.nodes(expr)
+        if isinstance(node, SATURATING) and x in node.free_symbols and node.args[0].is_polynomial(x)
+    ]

@@ -46,47 +46,34 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
   const T v0 = clamp(gate, T(-4e+18), T(INFINITY));
   const T v1 = square(v0);
-  const T v2 = T(0.08943) * v1;
-  const T v3 = v2 * T(0.7978845608028654);
-  const T v4 = v3 + T(1.5957691216057308);
-  const T v5 = std::fma(v2, T(0.7978845608028654), -(v2 * T(0.7978845608028654)));
-  const T v6 = constant_rest<T>(0.7978845608028654, -4.98465440455546e-17);
-  const T v7 = std::fma(T(0.08943), v1, -(T(0.08943) * v1));
-  const T v8 = std::fma(T(0.08943), std::fma(v0, v0, -(v0 * v0)), v7);
-  const T v9 = std::fma(v1, constant_rest<T>(0.08943, 0.0), v8);
-  const T v10 = std::fma(T(0.7978845608028654), v9, std::fma(v2, v6, v5));
-  const T v11 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v12 = sum_rest(v3, T(1.5957691216057308)) + v10 + v11;
-  const T v13 = std::fma(v0, v12, std::fma(v0, v4, -(v0 * v4)));
-  return times_sigmoid<kNear>(v0 * x, v0 * v4, v13);
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v5 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v4);
+  const T v6 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v8 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v5) + v7;
+  const T v9 = std::fma(v0, v8, std::fma(v0, v3, -(v0 * v3)));
+  return times_sigmoid<kNear>(v0 * x, v0 * v3, v9);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
-  const T v2 = v1 * T(0.07135481627260025);
-  const T v3 = T(1.5957691216057308) + v2;
-  const T v4 = clamp(gate, T(-4e+18), T(INFINITY));
-  const T v13 = v0 * T(1.5957691216057308) * (T(0.134145) * v1 + T(1));
-  const T v5 = v0 * v3;
-  const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v8 = std::fma(v1, T(0.07135481627260025), -(v1 * T(0.07135481627260025)));
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = v0 * v3;
+  const T v11 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
+  const T v5 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v6 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v5);
   const T v7 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v9 = std::fma(v0, v0, -(v0 * v0));
-  const T v10 = std::fma(T(0.07135481627260025), v9, std::fma(v1, v7, v8));
-  const T v11 = sum_rest(T(1.5957691216057308), v2) + v6 + v10;
-  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
-  const T v14 = grad * x * (times_sigmoid<kNear, true>(v13, v5, v12) + T(1));
-  const T v15 = square(v4);
-  const T v16 = T(0.07135481627260025) * v15;
-  const T v17 = T(1.5957691216057308) + v16;
-  const T v18 = std::fma(T(0.07135481627260025), v15, -(T(0.07135481627260025) * v15));
-  const T v19 = std::fma(T(0.07135481627260025), std::fma(v4, v4, -(v4 * v4)), v18);
-  const T v20 = sum_rest(T(1.5957691216057308), v16) + v6 + std::fma(v15, v7, v19);
-  const T v21 = std::fma(v4, v20, std::fma(v4, v17, -(v4 * v17)));
-  grad_gate = times_sigmoid<kNear>(v14, v5, v12);
-  grad_x = times_sigmoid<kNear>(v4 * grad, v4 * v17, v21);
+  const T v8 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v9 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v7, v6) + v8;
+  const T v10 = std::fma(v0, v9, std::fma(v0, v3, -(v0 * v3)));
+  const T v12 = grad * x * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
+  grad_gate = times_sigmoid<kNear>(v12, v4, v10);
+  grad_x = times_sigmoid<kNear>(grad * clamp(gate, T(-4e+18), T(INFINITY)), v4, v10);
 }
 
 template <typename T, bool kNear = false>
@@ -94,36 +81,27 @@ AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
-  const T v2 = v1 * T(0.07135481627260025);
-  const T v3 = T(1.5957691216057308) + v2;
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
   const T v4 = v0 * v3;
   const T v5 = T(0.134145) * v1 + T(1);
-  const T v6 = T(1.5957691216057308) * v5;
-  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v9 = std::fma(v1, T(0.07135481627260025), -(v1 * T(0.07135481627260025)));
-  const T v8 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v10 = std::fma(v0, v0, -(v0 * v0));
-  const T v11 = std::fma(T(0.07135481627260025), v10, std::fma(v1, v8, v9));
-  const T v12 = sum_rest(T(1.5957691216057308), v2) + v7 + v11;
-  const T v13 = std::fma(v0, v12, std::fma(v0, v3, -(v0 * v3)));
-  const T v14 = times_sigmoid<kNear, true>(v0 * v6, v4, v13) + T(1);
-  const T v15 = v14 * d_gate;
-  const T v16 = clamp(gate, T(-4e+18), T(INFINITY));
-  const T v17 = square(v16);
-  const T v18 = v17 * T(0.07135481627260025);
-  const T v19 = v18 + T(1.5957691216057308);
-  const T v20 = std::fma(v17, T(0.07135481627260025), -(v17 * T(0.07135481627260025)));
-  const T v21 = std::fma(v16, v16, -(v16 * v16));
-  const T v22 = std::fma(T(0.07135481627260025), v21, std::fma(v17, v8, v20));
-  const T v23 = sum_rest(v18, T(1.5957691216057308)) + v22 + v7;
-  const T v24 = std::fma(v16, v23, std::fma(v16, v19, -(v16 * v19)));
-  const T v27 = times_sigmoid<kNear>(v16 * d_x, v16 * v19, v24);
-  const T v25 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v13);
-  const T v26 = x * (d_gate * grad) * (v6 + (T(0.42812889763560147) * v1 + v6 * v14) - v25);
-  const T v28 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v26, v4, v13), v4, v13);
-  grad_grad = times_sigmoid<kNear>(v15 * x, v4, v13) + v27;
-  grad_gate = v28 + times_sigmoid<kNear>(grad * (v14 * d_x), v4, v13);
-  grad_x = times_sigmoid<kNear>(v15 * grad, v4, v13);
+  const T v6 = T(2) * v5 * T(0.7978845608028654);
+  const T v7 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v7);
+  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v11 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v9, v8) + v10;
+  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
+  const T v13 = times_sigmoid<kNear, true>(v0 * v6, v4, v12) + T(1);
+  const T v14 = v13 * d_gate;
+  const T v18 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v4, v12);
+  const T v15 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v12);
+  const T v16 = v6 + (T(0.53658) * v1 * T(0.7978845608028654) + v6 * v13) - v15;
+  const T v17 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v16, v4, v12);
+  const T v19 = times_sigmoid<kNear>(grad * (v13 * d_x), v4, v12);
+  grad_grad = times_sigmoid<kNear>(v14 * x, v4, v12) + v18;
+  grad_gate = times_sigmoid<kNear>(v17, v4, v12) + v19;
+  grad_x = times_sigmoid<kNear>(v14 * grad, v4, v12);
 }
 
 }  // namespace autofn_geglu

@@ -23,15 +23,15 @@ def forward(gate, x):
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
+    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = grad * torch.sigmoid(v1)
     grad_gate = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(gate, -4e+18, 4e+18)
-        v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
         v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
-        grad_gate = grad * x * v3 * torch.sigmoid(v1)
+        grad_gate = v2 * x * v3
     if needs[1]:
-        v2 = torch.clamp(gate, min=-4e+18)
-        grad_x = v2 * grad * torch.sigmoid(1.5957691216057308 * (v2 + 0.044715 * v2**3))
+        grad_x = v2 * torch.clamp(gate, min=-4e+18)
     return grad_gate, grad_x
 
 
@@ -39,45 +39,43 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
     v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    s0 = torch.sigmoid(-v1)
+    s0 = torch.sigmoid(v1)
+    s1 = torch.sigmoid(-v1)
     v2 = v0**2
     v3 = 0.134145 * v2 + 1
     v4 = 1.5957691216057308 * v3
-    v5 = v4 * (v0 * s0) + 1
-    s1 = torch.sigmoid(v1)
-    v6 = v5 * s1
+    v5 = v4 * (v0 * s1) + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v7 = v6 * d_gate
+        v6 = s0 * v5 * d_gate
+    if (needs[0] or needs[1]) and d_x is not None:
+        v7 = s0 * d_x
     if needs[0] and d_gate is not None:
-        grad_grad = v7 * x
+        grad_grad = v6 * x
     if needs[0] and d_x is not None:
-        v8 = torch.clamp(gate, min=-4e+18)
-        grad_grad = add(
-            grad_grad, v8 * d_x * torch.sigmoid(1.5957691216057308 * (v8 + 0.044715 * v8**3))
-        )
+        grad_grad = add(grad_grad, v7 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
-        v9 = v4 + (0.42812889763560147 * v2 + v4 * v5)
-        v10 = v9 - s1 * (2.5464790894703255 * v0 * v3**2)
-        grad_gate = x * (d_gate * (s0 * s1) * grad) * v10
+        v8 = v4 + (0.42812889763560147 * v2 + v4 * v5)
+        v9 = v8 - s0 * (2.5464790894703255 * v0) * v3**2
+        grad_gate = x * (d_gate * (s0 * s1) * grad) * v9
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v6 * d_x))
+        grad_gate = add(grad_gate, grad * (v5 * v7))
     if needs[2] and d_gate is not None:
-        grad_x = v7 * grad
+        grad_x = v6 * grad
     return grad_grad, grad_gate, grad_x
 
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
+    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    s0 = torch.sigmoid(v1)
     d_out = None
     if d_gate is not None:
-        v0 = torch.clamp(gate, -4e+18, 4e+18)
-        v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-        v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
-        d_out = d_gate * x * v3 * torch.sigmoid(v1)
+        v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
+        d_out = s0 * d_gate * x * v2
     if d_x is not None:
-        v2 = torch.clamp(gate, min=-4e+18)
-        d_out = add(d_out, v2 * d_x * torch.sigmoid(1.5957691216057308 * (v2 + 0.044715 * v2**3)))
+        d_out = add(d_out, s0 * d_x * torch.clamp(gate, min=-4e+18))
     return d_out
 
 

@@ -44,19 +44,15 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
   const T v0 = clamp(x, T(-4e+18), T(INFINITY));
   const T v1 = square(v0);
-  const T v2 = T(0.08943) * v1;
-  const T v3 = v2 * T(0.7978845608028654);
-  const T v4 = v3 + T(1.5957691216057308);
-  const T v5 = std::fma(v2, T(0.7978845608028654), -(v2 * T(0.7978845608028654)));
-  const T v6 = constant_rest<T>(0.7978845608028654, -4.98465440455546e-17);
-  const T v7 = std::fma(T(0.08943), v1, -(T(0.08943) * v1));
-  const T v8 = std::fma(T(0.08943), std::fma(v0, v0, -(v0 * v0)), v7);
-  const T v9 = std::fma(v1, constant_rest<T>(0.08943, 0.0), v8);
-  const T v10 = std::fma(T(0.7978845608028654), v9, std::fma(v2, v6, v5));
-  const T v11 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v12 = sum_rest(v3, T(1.5957691216057308)) + v10 + v11;
-  const T v13 = std::fma(v0, v12, std::fma(v0, v4, -(v0 * v4)));
-  return times_sigmoid<kNear>(v0, v0 * v4, v13);
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v5 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v4);
+  const T v6 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v8 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v5) + v7;
+  const T v9 = std::fma(v0, v8, std::fma(v0, v3, -(v0 * v3)));
+  return times_sigmoid<kNear>(v0, v0 * v3, v9);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
@@ -64,7 +60,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad,
   const T v1 = square(v0);
   const T v2 = T(0.07135481627260025) * v1;
   const T v3 = v2 + T(1.5957691216057308);
-  const T v11 = v0 * T(1.5957691216057308) * (T(0.134145) * v1 + T(1));
+  const T v11 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
   const T v4 = v0 * v3;
   const T v5 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
   const T v6 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v5);
@@ -80,26 +76,23 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
-  const T v2 = T(0.7978845608028654) * v1;
-  const T v3 = T(0.08943) * v2;
-  const T v4 = T(1.5957691216057308) + v3;
-  const T v5 = v0 * v4;
-  const T v6 = T(0.134145) * v1 + T(1);
-  const T v7 = T(1.5957691216057308) * v6;
-  const T v13 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = std::fma(T(0.08943), v2, -(T(0.08943) * v2));
-  const T v8 = std::fma(T(0.7978845608028654), v1, -(T(0.7978845608028654) * v1));
-  const T v9 = std::fma(T(0.7978845608028654), std::fma(v0, v0, -(v0 * v0)), v8);
-  const T v10 = constant_rest<T>(0.7978845608028654, -4.98465440455546e-17);
-  const T v12 = std::fma(T(0.08943), std::fma(v1, v10, v9), v11);
-  const T v14 = std::fma(v2, constant_rest<T>(0.08943, 0.0), v12);
-  const T v15 = sum_rest(T(1.5957691216057308), v3) + v13 + v14;
-  const T v16 = std::fma(v0, v15, std::fma(v0, v4, -(v0 * v4)));
-  const T v17 = times_sigmoid<kNear, true>(v0 * v7, v5, v16) + T(1);
-  const T v18 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v6), v5, v16);
-  const T v19 = d_x * grad * (v7 + (T(0.53658) * v2 + v7 * v17) - v18);
-  grad_grad = times_sigmoid<kNear>(v17 * d_x, v5, v16);
-  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v19, v5, v16), v5, v16);
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = v0 * v3;
+  const T v5 = T(0.134145) * v1 + T(1);
+  const T v6 = T(2) * v5 * T(0.7978845608028654);
+  const T v7 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v7);
+  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v11 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v9, v8) + v10;
+  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
+  const T v13 = times_sigmoid<kNear, true>(v0 * v6, v4, v12) + T(1);
+  const T v14 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v12);
+  const T v15 = v6 + (T(0.53658) * v1 * T(0.7978845608028654) + v6 * v13) - v14;
+  const T v16 = times_sigmoid<kNear>(d_x * grad * v15, v4, v12);
+  grad_grad = times_sigmoid<kNear>(v13 * d_x, v4, v12);
+  grad_x = times_sigmoid<kNear, true>(v16, v4, v12);
 }
 
 }  // namespace autofn_gelu_tanh

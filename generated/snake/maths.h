@@ -49,19 +49,17 @@ template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  const T v1 = autofn::sin<kNear>(v0, std::fma(alpha, x, -(alpha * x))) * sinc<kNear>(v0);
-  return x * (v1 + T(1));
+  return x * (autofn::sin<kNear>(v0) * sinc<kNear>(v0) + T(1));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T v1 = std::fma(alpha, x, -(alpha * x));
-  const T v2 = autofn::sin<kNear>(v0, v1);
-  const T v3 = sinc<kNear>(v0);
-  const T v4 = v3 * autofn::cos<kNear>(v0, v1) - v2 * spherical_bessel<1, kNear>(v0);
-  grad_x = grad * (v0 * v4 + v2 * v3 + T(1));
-  grad_alpha = v4 * grad * square(x);
+  const T sn0 = autofn::sin<kNear>(v0);
+  const T v1 = sinc<kNear>(v0);
+  const T v2 = v1 * autofn::cos<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
+  grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
+  grad_alpha = v2 * grad * square(x);
 }
 
 }  // namespace autofn_snake

@@ -21,13 +21,13 @@ def forward(gate, x):
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
+    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v1 = grad * torch.sigmoid(v0)
     grad_gate = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(gate, -4e+18, 4e+18)
-        grad_gate = grad * x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
+        grad_gate = v1 * x * (v0 * torch.sigmoid(-v0) + 1)
     if needs[1]:
-        v1 = torch.clamp(gate, min=-4e+18)
-        grad_x = v1 * grad * torch.sigmoid(v1)
+        grad_x = v1 * torch.clamp(gate, min=-4e+18)
     return grad_gate, grad_x
 
 
@@ -37,19 +37,20 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     s0 = torch.sigmoid(v0)
     s1 = torch.sigmoid(-v0)
     v1 = v0 * s1
-    v2 = s0 * (v1 + 1)
+    v2 = v1 + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v3 = v2 * d_gate
+        v3 = s0 * v2 * d_gate
+    if (needs[0] or needs[1]) and d_x is not None:
+        v4 = s0 * d_x
     if needs[0] and d_gate is not None:
         grad_grad = v3 * x
     if needs[0] and d_x is not None:
-        v4 = torch.clamp(gate, min=-4e+18)
-        grad_grad = add(grad_grad, v4 * d_x * torch.sigmoid(v4))
+        grad_grad = add(grad_grad, v4 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
         grad_gate = x * (d_gate * (s0 * s1) * grad) * (v1 + 2 - v0 * s0)
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v2 * d_x))
+        grad_gate = add(grad_gate, grad * (v2 * v4))
     if needs[2] and d_gate is not None:
         grad_x = v3 * grad
     return grad_grad, grad_gate, grad_x
@@ -57,13 +58,13 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
+    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    s0 = torch.sigmoid(v0)
     d_out = None
     if d_gate is not None:
-        v0 = torch.clamp(gate, -4e+18, 4e+18)
-        d_out = d_gate * x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
+        d_out = s0 * d_gate * x * (v0 * torch.sigmoid(-v0) + 1)
     if d_x is not None:
-        v1 = torch.clamp(gate, min=-4e+18)
-        d_out = add(d_out, v1 * d_x * torch.sigmoid(v1))
+        d_out = add(d_out, s0 * d_x * torch.clamp(gate, min=-4e+18))
     return d_out
 
 
