@@ -74,12 +74,17 @@ class Measure:
                 self._sweep(sweep, dtype, backends)
 
     def _backends(self) -> dict[str, Callable[[], contextlib.AbstractContextManager[None]]]:
-        op = self.subject.op
+        op, loaded = self.subject.op, self.subject.op._rt._LOADED
 
         @contextlib.contextmanager
         def in_torch() -> Iterator[None]:
-            with self.subject.leaves(op._torch_forward, op._torch_backward):
-                yield
+            # No kernels, of second order either.
+            kept, loaded["cpu"] = loaded.get("cpu"), None
+            try:
+                with self.subject.leaves(op._torch_forward, op._torch_backward):
+                    yield
+            finally:
+                loaded["cpu"] = kept
 
         found: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {TORCH: in_torch}
         try:
@@ -87,6 +92,7 @@ class Measure:
             found[CPU] = contextlib.nullcontext
         except RuntimeError as error:
             self.not_run.append(f"{CPU}: {error}")
+            loaded["cpu"] = None
         return found
 
     # --- points with a truth ---------------------------------------------------------------------
