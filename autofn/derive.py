@@ -27,7 +27,7 @@ from sympy import (
 )
 
 from autofn import trees
-from autofn.compact import compact
+from autofn.compact import compact, elementary
 from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
 from autofn.ops import BY_CLASS
@@ -308,5 +308,5 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    tidied = compact(recognise(derivative, parameters))
+    tidied = compact(recognise(elementary(derivative), parameters))
     return with_regimes(recognise(tidied, parameters))

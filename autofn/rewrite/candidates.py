@@ -14,6 +14,7 @@ from autofn.rewrite.compensate import compensated
 from autofn.rewrite.forms import (
     with_far_powers,
     with_inverses,
+    with_linear_start,
     with_softplus_in_parts,
     with_tails,
 )
@@ -26,6 +27,7 @@ Form = Callable[[Expr, frozenset[Symbol]], Expr]
 FORMS: Sequence[tuple[str, Form]] = (
     ("tails", lambda expr, _: with_tails(expr)),
     ("powers far out", lambda expr, _: with_far_powers(expr)),
+    ("linear start", with_linear_start),
     ("exponential normal form", normal_form),
     ("softplus in parts", lambda expr, _: with_softplus_in_parts(expr)),
     ("powers of reciprocals", lambda expr, _: with_inverses(expr)),

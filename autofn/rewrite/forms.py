@@ -54,7 +54,7 @@ def _leading(expr: Expr, u: Expr) -> Expr | None:
             return None
         try:
             derivative = d(derivative, _T) / order
-        except FormulaError:
+        except (FormulaError, KeyError):
             return None
         value = _at_zero(derivative)
         if value is None:
@@ -158,6 +158,35 @@ def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | Non
     monomial = (sign * x) ** power if power >= 0 else inverse(sign * x) ** -power
     edge = Integer(2) ** e
     return factor * monomial, (x > edge if sign > 0 else x < -edge)
+
+
+# --- near zero -------------------------------------------------------------------------------
+
+TINY = sympy.Rational(1, 2**60)
+
+
+def with_linear_start(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
+    """The expression, and c*x where it is that for small x: c*tanh(x/c) of subnormal numbers."""
+    (x, *others) = sorted(trees.symbols(expr) & tensors, key=str) or (None,)
+    if x is None or others or trees.size(expr) > LIMIT or expr.has(Piecewise, Max, sympy.Min):
+        return expr
+    try:
+        slope = Differentiator((x,))(expr, x)
+    except (FormulaError, KeyError):  # functions of kernels alone have no derivative
+        return expr
+    start, rise = (_number(each.xreplace({x: S.Zero})) for each in (expr, slope))
+    if start != 0 or rise is None or rise == 0:
+        return expr
+    return Piecewise((rise * x, Abs(x) < TINY), (expr, S.true), evaluate=False)
+
+
+def _number(expr: Expr) -> Expr | None:
+    """The value of an expression that holds no more than numbers, and parameters that cancel."""
+    plain = expr.replace(
+        lambda node: isinstance(node, heads.Head), lambda node: node.definition(*node.args)
+    )
+    value = _evaluated(sympy.cancel(plain) if plain.free_symbols else plain)
+    return value if value is not None and value.is_number and value.is_finite else None
 
 
 # --- sums ------------------------------------------------------------------------------------

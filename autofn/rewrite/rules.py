@@ -158,6 +158,10 @@ SUMS = (
     Rule("1 + tanh", 1 + tanh(U), 2 * sigmoid(2 * U), _CANCELS, _ABRAMOWITZ, {U: -9.3}),
     Rule("1 - tanh", 1 - tanh(U), 2 * sigmoid(-2 * U), _CANCELS, _ABRAMOWITZ, {U: 9.3}),
     Rule("1 - cos", 1 - cos(U), 2 * sin(U / 2) ** 2, _CANCELS, _GOLDBERG, {U: 1.3e-3}),
+    Rule("1 + sin", 1 + sin(U), 2 * sin(U / 2 + pi / 4) ** 2,
+         _CANCELS, _ABRAMOWITZ, {U: -1.57}),
+    Rule("1 - sin", 1 - sin(U), 2 * sin(U / 2 - pi / 4) ** 2,
+         _CANCELS, _ABRAMOWITZ, {U: 1.57}),
     Rule("cosh - 1", cosh(U) - 1, 2 * sinh(U / 2) ** 2, _CANCELS, _HERBIE, {U: 1.3e-3}),
     Rule("1 - cos**2", 1 - cos(U) ** 2, sin(U) ** 2, _CANCELS, _ABRAMOWITZ, {U: 1.3e-3}),
     Rule("1 - sin**2", 1 - sin(U) ** 2, cos(U) ** 2, _CANCELS, _ABRAMOWITZ, {U: 1.5705}),
@@ -183,6 +187,7 @@ SUMS = (
 
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
     Rule("u times its sign", U * sympy.sign(U), Abs(U), "one operation", _HERBIE, {}),
     Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
          "both overflow", _ABRAMOWITZ, {U: 100.0}),

@@ -175,7 +175,8 @@ def _simulated(node: Node, args: list[Any], turn: int) -> Any:
         return value
     if not isinstance(value, mp.mpf):
         value = mp.mpf(value) if isinstance(value, int) else mp.nan
-    if op.ulp > 0.5 and value and mp.isfinite(value) and mp.mag(value) > LEAST:
+    inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > LEAST
+    if inexact and value != rounded(value):
         value += turn * (op.ulp - 0.5) * spacing(value)
     return rounded(value)
 

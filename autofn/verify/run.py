@@ -17,7 +17,18 @@ from autofn.package import Package
 from autofn.verify import host, nvcc
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
-from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, GPU, HOST, TORCH, Report, Row
+from autofn.verify.report import (
+    AGREEMENT,
+    BUILDS,
+    CHECKS,
+    CPU,
+    GPU,
+    HOST,
+    KNOWN,
+    TORCH,
+    Report,
+    Row,
+)
 from autofn.verify.tables import make_job
 
 START = 120.0
@@ -37,6 +48,8 @@ def run_checks(
     lock = threading.Lock()
 
     def found(row: Row) -> None:
+        if row.check == KNOWN and row.status == "not run":
+            return
         with lock:
             rows.append(row)
             if on_row is not None:
@@ -53,7 +66,7 @@ def run_checks(
 
 def _order(row: Row) -> tuple[int, int]:
     backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES["full"]), CPU, GPU]
-    checks = [BUILDS, *CHECKS, AGREEMENT]
+    checks = [BUILDS, *CHECKS, KNOWN, AGREEMENT]
     return (
         backends.index(row.backend) if row.backend in backends else len(backends),
         checks.index(row.check) if row.check in checks else -1,
@@ -106,7 +119,7 @@ class _Run:
         if build is not None:
             library, why = self._built(build)
         worker.send(json.dumps(library))
-        expected = [(TORCH, check) for check in CHECKS]
+        expected = [(TORCH, check) for check in (*CHECKS, KNOWN)]
         if library:
             expected += [(HOST, check) for check in (*CHECKS, AGREEMENT)]
         else:

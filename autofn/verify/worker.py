@@ -25,12 +25,12 @@ from typing import Any
 import torch
 import torch._dynamo  # torch.func.grad imports it: the better, the sooner
 
-from autofn.verify.checks import agreement, contract, numeric, transforms, truth
+from autofn.verify.checks import agreement, contract, known, numeric, transforms, truth
 from autofn.verify.checks.compare import Mismatch, NotRun
 from autofn.verify.checks.context import Context
 from autofn.verify.job import Job
 from autofn.verify.leaves import KernelLeaves
-from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, LOADS, TORCH
+from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, KNOWN, LOADS, TORCH
 from autofn.verify.subject import Subject
 
 Check = Callable[[Context], str]
@@ -105,6 +105,7 @@ def main() -> None:
 def in_pytorch(channel: Channel, context: Context) -> None:
     for name, check in BY_NAME.items():
         run(channel, TORCH, name, functools.partial(check, context))
+    run(channel, TORCH, KNOWN, functools.partial(known.pytorch_function, context))
 
 
 def on_host(channel: Channel, context: Context, library: str) -> None:

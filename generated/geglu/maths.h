@@ -104,27 +104,18 @@ AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = v0 * v3;
-  const T v5 = T(0.134145) * v1 + T(1);
-  const T v6 = T(2) * v5 * T(0.7978845608028654);
-  const T v7 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v7);
-  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v9, v8) + v10;
-  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
-  const T v13 = times_sigmoid<kNear, true>(v0 * v6, v4, v12) + T(1);
-  const T v14 = v13 * d_gate;
-  const T v18 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v4, v12);
-  const T v15 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v12);
-  const T v16 = v6 + (T(0.53658) * v1 * T(0.7978845608028654) + v6 * v13) - v15;
-  const T v17 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v16, v4, v12);
-  const T v19 = times_sigmoid<kNear>(grad * (v13 * d_x), v4, v12);
-  grad_grad = times_sigmoid<kNear>(v14 * x, v4, v12) + v18;
-  grad_gate = times_sigmoid<kNear>(v17, v4, v12) + v19;
-  grad_x = times_sigmoid<kNear>(v14 * grad, v4, v12);
+  const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
+  const T v3 = T(0.134145) * v1 + T(1);
+  const T v4 = T(2) * v3 * T(0.7978845608028654);
+  const T v5 = times_sigmoid<kNear, true>(v0 * v4, v2) + T(1);
+  const T v6 = v5 * d_gate;
+  const T v10 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v2);
+  const T v7 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v3), v2);
+  const T v8 = v4 + (T(0.53658) * v1 * T(0.7978845608028654) + v4 * v5) - v7;
+  const T v9 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v8, v2);
+  grad_grad = times_sigmoid<kNear>(v6 * x, v2) + v10;
+  grad_gate = times_sigmoid<kNear>(v9, v2) + times_sigmoid<kNear>(grad * (v5 * d_x), v2);
+  grad_x = times_sigmoid<kNear>(v6 * grad, v2);
 }
 
 }  // namespace autofn_geglu

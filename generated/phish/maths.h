@@ -38,16 +38,15 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x
   const T v0 = clamp(x, T(-1024), T(1024));
   const T v1 = square(v0);
   const T v2 = T(0.5) * v1;
-  const T v3 = T(0.5) * std::fma(v0, v0, -(v0 * v0));
+  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(v2)));
+  const T v4 = autofn::times_normcdf<kNear>(v0, v0);
+  const T v5 = T(0.7978845608028654) * v1;
+  const T v6 = autofn::times_normcdf<kNear>(times_sech2<kNear>(T(2) * v0, v4), v0);
+  const T v7 = v6 + T(2) * autofn::tanh(v4);
+  const T v8 = times_sech2<kNear>(v5, v4) + v3 * v7;
   const bool c0 = v2 < T(0);
-  const T v4 = autofn::value(autofn::decay<kNear>(std::fabs(v2), -(c0 ? -v3 : v3)));
-  const T v5 = autofn::times_normcdf<kNear>(v0, v0);
-  const T v6 = T(0.7978845608028654) * v1;
-  const T v7 = autofn::times_normcdf<kNear>(times_sech2<kNear>(T(2) * v0, v5), v0);
-  const T v8 = v7 + T(2) * autofn::tanh(v5);
-  const T v9 = times_sech2<kNear>(v6, v5) + v4 * v8;
-  const T v10 = T(0.5) * grad * (c0 ? v9 : v8 + times_sech2<kNear>(v4 * v6, v5));
-  return v10 / (c0 ? v4 : T(1));
+  const T v9 = T(0.5) * grad * (c0 ? v8 : v7 + times_sech2<kNear>(v3 * v5, v4));
+  return v9 / (c0 ? v3 : T(1));
 }
 
 template <typename T, bool kNear = false>

@@ -22,6 +22,16 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T 
   return x < T(0) ? low : v;
 }
 
+// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
+// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
+// compilers share them.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T sigmoid(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T r = T(1) / (T(1) + e);
+  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -32,8 +42,7 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_forward(T x) {
-  const T v0 = T(1) / (autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1));
-  return times_lower<kNear>(v0, x);
+  return sigmoid<kNear>(x);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T x) {

@@ -22,7 +22,7 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
 }
 
 template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
-  return cap * autofn::tanh(x / cap);
+  return std::fabs(x) < T(8.673617379884035e-19) ? x : cap * autofn::tanh(x / cap);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {

@@ -42,7 +42,7 @@ template <typename T> AUTOFN_FN T softsign_forward(T x) {
 }
 
 template <typename T> AUTOFN_FN T softsign_backward(T grad, T x) {
-  return grad / square(std::fabs(x) + T(1));
+  return grad * square(T(1) / (std::fabs(x) + T(1)));
 }
 
 template <typename T>
