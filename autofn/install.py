@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
+from autofn import cache
 from autofn.errors import UsageError
 from autofn.package import MANIFEST, MARKER, Package
 
@@ -83,6 +84,23 @@ def install(package: Package, root: str | os.PathLike[str], *, force: bool = Fal
             with _undivided():
                 _apply(plan)
     return Installed(root / package.name, tuple(path for path, _ in plan.write), plan.remove)
+
+
+def withdraw(package: Package, root: str | os.PathLike[str], before: Package | None) -> None:
+    """Undo an installation: `before` lies there again, or nothing; edited files stay.
+
+    Raises UsageError as `install` does.
+    """
+    if before is not None:
+        install(before, root, force=True)
+        return
+    folder = Path(root) / package.name
+    with _explained(folder, "written"), _locked(folder):
+        mine = tuple(path for path, text in package.files if _bytes(folder / path) == text.encode())
+        with _undivided():
+            _apply(_Plan(folder, (), mine))
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
 
 
 def check(package: Package, root: str | os.PathLike[str]) -> list[Drift]:
@@ -455,18 +473,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _lock_folder() -> Path:
-    import platformdirs
-
-    folder = platformdirs.user_cache_path("autofn", appauthor=False) / "locks"
-    try:
-        # The parent is the cache of built libraries too, which no one else may write to.
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = cache.folder("locks")
+    if folder is None:
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        folder = Path(tempfile.gettempdir()) / f"autofn-locks-{user}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"autofn-locks-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     return folder

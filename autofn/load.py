@@ -16,52 +16,12 @@ import sys
 import traceback
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from autofn.api import Formula, collect_formulas
 from autofn.errors import AutofnError, FormulaError, Location
 from autofn.parse import parse_expression
-
-EXPR_SOURCE = "--expr"
-"""The source of formulas that were given as text."""
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """A formula file; `only` picks one of its formulas, an `optional` one may have none."""
-
-    path: str
-    only: str | None = None
-    optional: bool = False
-
-    @property
-    def label(self) -> str:
-        return self.only or Path(self.path).stem
-
-    @property
-    def where(self) -> Location:
-        return Location(self.path, 1)
-
-
-@dataclass(frozen=True)
-class ExprSource:
-    """An expression as text; `params` are run-time numbers, None for one without a default."""
-
-    text: str
-    name: str = "f"
-    params: tuple[tuple[str, float | int | None], ...] = ()
-
-    @property
-    def label(self) -> str:
-        return self.name
-
-    @property
-    def where(self) -> Location:
-        return Location(EXPR_SOURCE, 1)
-
-
-Source = FileSource | ExprSource
+from autofn.source import EXPR_SOURCE, ExprSource, FileSource, Source
 
 
 def load_file(path: str | os.PathLike[str]) -> list[Formula]:
@@ -136,11 +96,14 @@ def _read(path: str) -> str:
         reason = getattr(error, "strerror", None) or error
         raise FormulaError(f"{path} cannot be read: {reason}", remedy="check the path") from None
     try:
+        if b"coding" not in data[:200]:
+            # Python's own message does not say so of the first two lines.
+            data.decode("utf-8-sig")
         return importlib.util.decode_source(data)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise FormulaError(
-            f"the file is not {error.encoding.upper()} text",
+            f"the file is not {error.encoding.upper().removesuffix('-SIG')} text",
             where=Location(path, line),
             remedy="save it as UTF-8",
         ) from None

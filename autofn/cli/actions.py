@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,30 +15,65 @@ from autofn.package import Package
 if TYPE_CHECKING:
     from autofn.certificate.model import Certificate
     from autofn.pipeline import Explanation
-    from autofn.verify.job import Level
+    from autofn.verify.job import Job, Level
     from autofn.verify.report import Report, Row
 
 
 @dataclass(frozen=True)
 class Generated:
-    """A package, and its verification if it was asked for."""
+    """A package, and its verification: of now, or summed up from before, or none."""
 
     package: Package
-    report: Report | None
+    digest: str
+    report: Report | None = None
+    before: str | None = None
 
 
 @dataclass(frozen=True)
 class Generate:
-    """Generate, and verify on a level or, with None, not at all."""
+    """Generate, and verify on a level or, with None, not at all.
+
+    `known` maps digests of packages that need not be verified again to what was found.
+    """
 
     level: Level | None
+    known: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
-        from autofn import pipeline
+        from autofn import pipeline, records
 
         package = pipeline.generate(definition)
+        digest = records.digest(package)
+        if digest in self.known:
+            return Generated(package, digest, before=self.known[digest])
         report = _verified(package, definition, self.level, stage) if self.level else None
-        return Generated(package, report)
+        return Generated(package, digest, report)
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A package, its digest, and its quick checks; None where they are known to pass."""
+
+    package: Package
+    digest: str
+    job: Job | None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Generate, and prepare quick checks of packages that are not `known`."""
+
+    known: frozenset[str]
+    checks: bool
+
+    def __call__(self, definition: Definition, stage: Stage) -> Drafted:
+        from autofn import pipeline, records
+        from autofn.verify.tables import make_job
+
+        package = pipeline.generate(definition)
+        digest = records.digest(package)
+        wanted = self.checks and digest not in self.known
+        return Drafted(package, digest, make_job(definition, "", "draft") if wanted else None)
 
 
 @dataclass(frozen=True)

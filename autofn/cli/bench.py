@@ -21,7 +21,7 @@ from autofn.errors import AutofnError, UsageError
 if TYPE_CHECKING:
     from autofn.bench.records import Report, Setting
     from autofn.bench.sketch import Drawn
-    from autofn.load import Source
+    from autofn.source import Source
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 

@@ -16,7 +16,7 @@ from autofn.errors import AutofnError, FormulaError, UsageError
 from autofn.resources import library
 
 if TYPE_CHECKING:
-    from autofn.load import Source
+    from autofn.source import Source
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -85,7 +85,7 @@ def resolve(
     elif files:
         raise click.UsageError("give files or --expr, not both")
     else:
-        from autofn.load import ExprSource
+        from autofn.source import ExprSource
 
         return [ExprSource(expr, name or "f", tuple(map(_parameter, params)))], []
     sources: dict[str, Source] = {}
@@ -100,7 +100,7 @@ def resolve(
 
 
 def _named(file: str) -> list[Any]:
-    from autofn.load import FileSource
+    from autofn.source import FileSource
 
     path = Path(file)
     if path.is_dir():
@@ -127,7 +127,7 @@ def _named(file: str) -> list[Any]:
 
 def _in_folder(folder: Path) -> list[Any]:
     """The formula files of a folder: those that speak of autofn. Others are not executed."""
-    from autofn.load import FileSource
+    from autofn.source import FileSource
 
     found = []
     for path in sorted(folder.glob("*.py")):
