@@ -23,6 +23,7 @@ from autofn.cli.bench import bench
 from autofn.cli.build import build
 from autofn.cli.doctor import doctor
 from autofn.cli.gen import gen
+from autofn.cli.init import init
 from autofn.cli.library import list_library
 from autofn.cli.new import new
 from autofn.cli.show import show
@@ -106,10 +107,11 @@ def cli() -> None:
     autofn new swish2           write a commented formula file
     autofn gen swish2.py        generate and verify generated/swish2
     autofn gen mish             the same for a formula of the library
+    autofn init                 set up a project: settings, commit hook, CI
     """
 
 
-for command in (gen, verify, show, list_library, new, bench, build, doctor):
+for command in (gen, verify, show, list_library, new, init, bench, build, doctor):
     cli.add_command(command)
 
 

@@ -98,11 +98,15 @@ class Verified:
 
 @dataclass(frozen=True)
 class Verify:
-    """Verify the package in `root`; with `fresh`, generate it where there is none."""
+    """Verify the package in `root`; with `fresh`, generate it where there is none.
+
+    `budgets` are the project's, in ULP, for formulas that state none.
+    """
 
     root: str
     level: Level
     fresh: bool
+    budgets: Mapping[str, float]
 
     def __call__(self, definition: Definition, stage: Stage) -> Verified:
         from autofn import install, pipeline
@@ -125,6 +129,8 @@ class Verify:
 
         certificate = certify(package, definition)
         budget = definition.options.budget
+        if budget is None:
+            budget = self.budgets.get(definition.name)
         beyond = () if budget is None else certificate.beyond(budget)
         return Verified(report, what, certificate, beyond)
 

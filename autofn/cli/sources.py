@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autofn import project
 from autofn.cli.library import entries
 from autofn.errors import AutofnError, FormulaError, UsageError
 from autofn.resources import library
@@ -39,11 +40,17 @@ def expression_options(command: _Command) -> _Command:
     return command
 
 
+def _output() -> str:
+    found = project.find()
+    return "generated" if found is None else found.output
+
+
 output_option = click.option(
     "-o",
     "output",
-    default="generated",
-    show_default=True,
+    # A callable, so that a wrong table is an error of the commands that look at it.
+    default=_output,
+    show_default="generated, or what [tool.autofn] says",
     metavar="DIR",
     help="Folder of the packages.",
 )
@@ -75,13 +82,13 @@ def resolve(
 ) -> tuple[list[Source], list[AutofnError]]:
     """The sources that a command line names, and errors for those that do not exist.
 
-    Raises click.UsageError where the arguments contradict each other.
+    Without files those of the project. Raises click.UsageError where the arguments contradict each
+    other.
     """
     if expr is None:
         if name is not None or params:
             raise click.UsageError("--name and --param belong to --expr")
-        if not files:
-            raise click.UsageError("name a formula file or a formula of the library (autofn list)")
+        files = named(files)
     elif files:
         raise click.UsageError("give files or --expr, not both")
     else:
@@ -97,6 +104,27 @@ def resolve(
         except AutofnError as error:
             errors.append(error)
     return list(sources.values()), errors
+
+
+def named(files: Sequence[str]) -> Sequence[str]:
+    """What a command line names, or else the project's sources."""
+    if files:
+        return files
+    found = project.find()
+    if found is None:
+        raise click.UsageError(
+            "name a formula file or a formula of the library (autofn list), or set up a project: "
+            "autofn init"
+        )
+    for source in found.sources:
+        if not os.path.exists(source):
+            raise UsageError(
+                f"{source}, a source of the project's [tool.autofn], does not exist",
+                remedy="autofn new NAME writes a first formula there"
+                if not source.endswith(".py")
+                else "correct its sources",
+            )
+    return found.sources
 
 
 def _named(file: str) -> list[Any]:

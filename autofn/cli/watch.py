@@ -15,7 +15,7 @@ from autofn import install, isolate, pipeline, records  # noqa: F401  (before pr
 from autofn.cli.actions import Draft, Drafted, Generate
 from autofn.cli.console import Watch, say, show_error, show_report
 from autofn.cli.gen import Run, clash, gravest
-from autofn.cli.sources import resolve
+from autofn.cli.sources import named, resolve
 from autofn.errors import AutofnError, UsageError, VerificationError
 from autofn.reading import CHANGED
 from autofn.stamps import INTERVAL, Stamps, stamp
@@ -35,6 +35,7 @@ def watching(
     files: Sequence[str], output: str, *, verify: bool, force: bool, timeout: float
 ) -> int:
     """Generates until Ctrl-C ends it."""
+    files = named(files)
     sources, errors = resolve(files, None, None, ())
     for error in errors:
         show_error(error)
