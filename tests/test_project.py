@@ -139,7 +139,9 @@ def test_a_file_that_is_named_goes_to_the_projects_output(here: Path) -> None:
 
 def test_building_what_the_project_says(here: Path, monkeypatch) -> None:
     wanted: list = []
-    monkeypatch.setattr("autofn.build.build_all", lambda jobs, **_: iter(wanted.append(jobs) or ()))
+    monkeypatch.setattr(
+        "autofn.build.build_all", lambda jobs, **_: (each for each in wanted.append(jobs) or ())
+    )
     assert call("build").exit_code == 2
     table('sources = ["f.py"]\narchitectures = ["80"]\nisa = ["x86-64-v2", "x86-64-v3"]')
     Path("f.py").write_text(FORMULA.format(name="f"))
