@@ -23,7 +23,7 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
 from autofn import cache
-from autofn.errors import UsageError
+from autofn.errors import UsageError, about
 from autofn.package import MANIFEST, MARKER, Package
 
 LOCK_TIMEOUT = 60.0
@@ -66,6 +66,7 @@ class _Plan:
     remove: tuple[str, ...]
 
 
+@about("output")
 def install(package: Package, root: str | os.PathLike[str], *, force: bool = False) -> Installed:
     """Write the package into `root/<name>`; files that would not change are not touched.
 
@@ -86,6 +87,7 @@ def install(package: Package, root: str | os.PathLike[str], *, force: bool = Fal
     return Installed(root / package.name, tuple(path for path, _ in plan.write), plan.remove)
 
 
+@about("output")
 def withdraw(package: Package, root: str | os.PathLike[str], before: Package | None) -> None:
     """Undo an installation: `before` lies there again, or nothing; edited files stay.
 
@@ -103,6 +105,7 @@ def withdraw(package: Package, root: str | os.PathLike[str], before: Package | N
             folder.rmdir()
 
 
+@about("output")
 def check(package: Package, root: str | os.PathLike[str]) -> list[Drift]:
     """The differences between the package and `root/<name>`, byte for byte; writes nothing."""
     root = Path(root)
@@ -132,6 +135,7 @@ def _differences(package: Package, folder: Path) -> list[Drift]:
     return drifts
 
 
+@about("output")
 def read(folder: str | os.PathLike[str]) -> Package:
     """The generated package in a folder, by its manifest.
 

@@ -250,7 +250,9 @@ class _Pool:
         if child.doing != "loading":
             remedy = "simplify the formula, or report it if it is simple"
         what = f"{child.doing} took longer than {child.limit:g} s"
-        self._give_up(child, FormulaError(what, where=place, remedy=remedy))
+        error = FormulaError(what, where=place, remedy=remedy)
+        error.kind = "time"
+        self._give_up(child, error)
 
     def _dead(self, child: _Child) -> None:
         child.process.join(5)
@@ -267,6 +269,7 @@ class _Pool:
             where=_place(child, ask=False),
             remedy="look for endless recursion, os._exit, or more data than memory holds",
         )
+        error.kind = "process"
         self._give_up(child, error)
 
     def _give_up(self, child: _Child, error: AutofnError) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Mapping
@@ -10,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from autofn.errors import Location, UsageError
+from autofn.errors import Location, UsageError, about
+from autofn.suggest import close
 
 FILE = "pyproject.toml"
 TABLE = "tool.autofn"
@@ -33,6 +33,7 @@ class Project:
     budgets: Mapping[str, float] = field(default_factory=dict)
 
 
+@about("project")
 def find(start: Path | None = None) -> Project | None:
     """The project that a folder lies in, the working directory say; None where there is none.
 
@@ -52,6 +53,7 @@ def find(start: Path | None = None) -> Project | None:
     return None
 
 
+@about("project")
 def table_of(text: str, path: Path) -> dict[str, Any] | None:
     """The table in the text of a pyproject.toml, None where there is none.
 
@@ -90,8 +92,8 @@ def _project(root: Path, table: dict[str, Any], text: str) -> Project:
     found: dict[str, Any] = {}
     for key, value in table.items():
         if key not in _SETTINGS:
-            close = difflib.get_close_matches(key, _SETTINGS, n=1)
-            meant = f"did you mean {close[0]}? " if close else ""
+            nearest = close(key, _SETTINGS)
+            meant = f"did you mean {nearest}? " if nearest else ""
             remedy = f"{meant}settings are: {', '.join(_SETTINGS)}"
             raise wrong(key, f"{key!r} is no setting of [{TABLE}]", remedy)
         read, expected, example = _SETTINGS[key]

@@ -25,7 +25,7 @@ class FileSource:
 
     @property
     def where(self) -> Location:
-        return Location(self.path, 1)
+        return Location(self.path, 1, whole=True)
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ExprSource:
 
     @property
     def where(self) -> Location:
-        return Location(EXPR_SOURCE, 1)
+        return Location(EXPR_SOURCE, 1, (0, len(self.text)), self.text)
 
 
 Source = FileSource | ExprSource

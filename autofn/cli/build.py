@@ -28,6 +28,7 @@ class BuildFailed(AutofnError):
     """A compiler refused a package's sources."""
 
     exit_code = FAILED
+    kind = "build"
 
 
 @click.command()

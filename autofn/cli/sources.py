@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -13,8 +12,9 @@ import click
 
 from autofn import project
 from autofn.cli.library import entries
-from autofn.errors import AutofnError, FormulaError, UsageError
+from autofn.errors import AutofnError, FormulaError, UsageError, about
 from autofn.resources import library
+from autofn.suggest import close
 
 if TYPE_CHECKING:
     from autofn.source import Source
@@ -127,6 +127,7 @@ def named(files: Sequence[str]) -> Sequence[str]:
     return found.sources
 
 
+@about("file")
 def _named(file: str) -> list[Any]:
     from autofn.source import FileSource
 
@@ -147,9 +148,8 @@ def _named(file: str) -> list[Any]:
     for entry in entries(library()):
         if entry.name == file:
             return [FileSource(_shown(entry.path), only=file)]
-    names = [entry.name for entry in entries(library())]
-    close = difflib.get_close_matches(re.sub(r"\W", "_", file.lower()), names, n=1, cutoff=0.6)
-    remedy = f"did you mean {close[0]}? autofn list shows all" if close else "autofn list"
+    meant = close(re.sub(r"\W", "_", file), (entry.name for entry in entries(library())))
+    remedy = f"did you mean {meant}? autofn list shows all" if meant else "autofn list"
     raise UsageError(f"{file!r} is neither a file nor a formula of the library", remedy=remedy)
 
 
