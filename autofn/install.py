@@ -146,6 +146,14 @@ def read(folder: str | os.PathLike[str]) -> Package:
         return _read(folder)
 
 
+def holds(folder: Path, path: str) -> bool:
+    """Whether the generated package in a folder has such a file, by its manifest."""
+    try:
+        return path in _listed(_manifest(folder))
+    except OSError:
+        return False
+
+
 def _read(folder: Path) -> Package:
     manifest = _manifest(folder)
     if manifest is None:

@@ -22,7 +22,7 @@ class Project:
 
     `sources` are what commands take where no FILE is given, `output` the default of -o,
     `architectures` and `isa` what `autofn build` builds for, `budgets` ULP per formula for
-    `verify --full`, of formulas that state none.
+    `verify --full`, of formulas that state none; `tests` whether packages get tests of their own.
     """
 
     root: Path
@@ -31,6 +31,7 @@ class Project:
     architectures: tuple[str, ...] = ()
     isa: tuple[str, ...] = ("native",)
     budgets: Mapping[str, float] = field(default_factory=dict)
+    tests: bool | None = None
 
 
 @about("project")
@@ -142,11 +143,18 @@ def _budgets(value: Any) -> dict[str, float]:
     return {name: float(budget) for name, budget in value.items()}
 
 
+def _truth(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError
+    return value
+
+
 _SETTINGS: Mapping[str, tuple[Callable[[Any], Any], str, str]] = {
     "sources": (_texts, "a list of files and folders", 'sources = ["formulas"]'),
     "output": (_text, "a folder", 'output = "generated"'),
     "architectures": (_words, "a list of CUDA architectures", 'architectures = ["80", "90"]'),
     "isa": (_words, "a list of instruction sets", 'isa = ["x86-64-v3", "x86-64-v4"]'),
+    "tests": (_truth, "true or false", "tests = true"),
     "budgets": (_budgets, "a table of errors in ULP, 0.5 or more", "budgets = { swish = 4.0 }"),
 }
 

@@ -88,6 +88,7 @@ def test_defaults_and_none(here: Path) -> None:
         ("budgets = { f = 'much' }", 5, "budgets"),
         ("[tool.autofn.budgets]\nf = 1.0\ng = 0.1", 7, "budgets"),
         ("[tool.autofn.budgets]\nf = true", 6, "budgets"),
+        ("tests = 1", 5, "tests = 1 is not true or false"),
         ("[tool.autofn.buget]\nf = 1", 5, "did you mean budgets?"),
         ("sources = [", 5, "pyproject.toml:"),
     ],

@@ -20,6 +20,27 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class Tests:
+    """Whether packages in `root` get tests of their own; None where those that have some do."""
+
+    root: str
+    want: bool | None = None
+
+    def wanted(self, name: str) -> bool:
+        return self.there(name) if self.want is None else self.want
+
+    def kept(self, name: str) -> bool:
+        """Whether the package that lies there is as is wanted."""
+        return self.wanted(name) == self.there(name)
+
+    def there(self, name: str) -> bool:
+        from autofn.emit.companion import path_of
+        from autofn.install import holds
+
+        return holds(Path(self.root) / name, path_of(name))
+
+
+@dataclass(frozen=True)
 class Generated:
     """A package, and its verification: of now, or summed up from before, or none."""
 
@@ -37,12 +58,13 @@ class Generate:
     """
 
     level: Level | None
+    tests: Tests
     known: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
         from autofn import pipeline, records
 
-        package = pipeline.generate(definition)
+        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
         digest = records.digest(package)
         if digest in self.known:
             return Generated(package, digest, before=self.known[digest])
@@ -65,12 +87,13 @@ class Draft:
 
     known: frozenset[str]
     checks: bool
+    tests: Tests
 
     def __call__(self, definition: Definition, stage: Stage) -> Drafted:
         from autofn import pipeline, records
         from autofn.verify.tables import make_job
 
-        package = pipeline.generate(definition)
+        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
         digest = records.digest(package)
         wanted = self.checks and digest not in self.known
         return Drafted(package, digest, make_job(definition, "", "draft") if wanted else None)

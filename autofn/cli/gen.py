@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autofn import project
 from autofn.cli.console import Watch, say, show_drift, show_error, show_report, summary
 from autofn.cli.sources import (
     expression_options,
@@ -19,7 +20,7 @@ from autofn.cli.sources import (
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated
+    from autofn.cli.actions import Generated, Tests
     from autofn.isolate import Outcome
     from autofn.reading import Input
     from autofn.records import Kept, Record
@@ -43,6 +44,12 @@ def gravest(codes: set[int]) -> int:
 @output_option
 @click.option("--check", is_flag=True, help="Write nothing; show what differs and exit with 1.")
 @click.option("--watch", is_flag=True, help="Generate again whenever a file is saved.")
+@click.option(
+    "--with-tests/--without-tests",
+    "tests",
+    default=None,
+    help="Tests of its own in each package (default: where there are some, or the project's).",
+)
 @click.option("--no-verify", is_flag=True, help="Write without verifying (does not need torch).")
 @jobs_option("Files")
 @click.option(
@@ -58,6 +65,7 @@ def gen(
     output: str,
     check: bool,
     watch: bool,
+    tests: bool | None,
     no_verify: bool,
     jobs: int,
     force: bool,
@@ -80,16 +88,22 @@ def gen(
     Exit codes: 0 fine, 1 differences under --check, 2 usage or formula error,
     3 a verification failed (that package is not written).
     """
+    if tests is None:
+        found = project.find()
+        tests = found.tests if found else None
+    from autofn.cli.actions import Tests
+
+    wanted = Tests(output, tests)
     if watch:
         if check or expr is not None:
             raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
         from autofn.cli.watch import watching
 
-        return watching(files, output, verify=not no_verify, force=force, timeout=timeout)
+        return watching(files, output, wanted, verify=not no_verify, force=force, timeout=timeout)
     from autofn import records
 
     sources, errors = resolve(files, expr, name, params)
-    run = Run(output, check, not no_verify and not check, force, quiet, len(sources) == 1)
+    run = Run(output, check, not no_verify and not check, force, quiet, len(sources) == 1, wanted)
     for error in errors:
         run.fail(error)
     before = {each: records.NONE if force else records.recall(each, output) for each in sources}
@@ -107,7 +121,7 @@ def _generate(
 
     kept = [formula for source in sources for formula in before[source].formulas]
     known = {each.digest: each.verified for each in kept if each.verified}
-    action = Generate("quick" if run.verify else None, known)
+    action = Generate("quick" if run.verify else None, run.tests, known)
     done = False
     try:
         with Watch(len(sources), quiet=run.quiet) as run.watch:
@@ -133,6 +147,7 @@ class Run:
     force: bool
     quiet: bool
     tables: bool
+    tests: Tests
     watch: Watch | None = None
     codes: set[int] = field(default_factory=set)
     names: dict[str, tuple[str, Source]] = field(default_factory=dict)
@@ -144,6 +159,8 @@ class Run:
         if not record.current:
             return False
         if self.verify and not all(each.verified for each in record.formulas):
+            return False
+        if not all(self.tests.kept(each.name) for each in record.formulas):
             return False
         taken = {each.name.casefold() for each in record.formulas} & set(self.names)
         if taken:  # loading tells where

@@ -21,7 +21,7 @@ from autofn.reading import CHANGED
 from autofn.stamps import INTERVAL, Stamps, stamp
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated
+    from autofn.cli.actions import Generated, Tests
     from autofn.isolate import Outcome, Progress
     from autofn.package import Package
     from autofn.reading import Input
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def watching(
-    files: Sequence[str], output: str, *, verify: bool, force: bool, timeout: float
+    files: Sequence[str], output: str, tests: Tests, *, verify: bool, force: bool, timeout: float
 ) -> int:
     """Generates until Ctrl-C ends it."""
     files = named(files)
@@ -48,7 +48,7 @@ def watching(
 
             checker = Checker()
             stack.callback(checker.close)
-        watcher = _Watcher(files, output, checker, force, timeout)
+        watcher = _Watcher(files, output, tests, checker, force, timeout)
         try:
             watcher.run(sources)
         except KeyboardInterrupt:
@@ -78,6 +78,7 @@ class _Watcher:
 
     files: Sequence[str]
     output: str
+    tests: Tests
     checker: Checker | None
     force: bool
     timeout: float
@@ -170,7 +171,7 @@ class _Watcher:
         begun = time.monotonic()
         kept = () if self.force else records.recall(source, self.output).formulas
         known = frozenset(each.digest for each in kept if each.verified)
-        action = Draft(known, self.checker is not None)
+        action = Draft(known, self.checker is not None, self.tests)
         found, folder = _Known(), os.path.dirname(os.path.abspath(source.where.file))
         since = {folder: stamp(folder)}
         self.told.clear()
@@ -233,11 +234,11 @@ class _Watcher:
 
     def _verify(self, source: Source) -> None:
         """The verification of what was drafted; it takes back what fails it."""
-        run = _Behind(self.output, False, True, True, False, False, before=self.before)
+        run = _Behind(self.output, False, True, True, False, False, self.tests, before=self.before)
         with Watch(1, quiet=False) as self.progress:
             run.watch = self.progress
             outcomes = isolate.run(
-                [source], Generate("quick"), timeout=self.timeout, watch=self._tick
+                [source], Generate("quick", self.tests), timeout=self.timeout, watch=self._tick
             )
             with contextlib.closing(outcomes):
                 for outcome in outcomes:

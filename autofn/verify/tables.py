@@ -116,6 +116,31 @@ def _tables(definition: Definition, variant: Variant, level: Level) -> list[Tabl
     return tables
 
 
+SLACK = 32
+"""Roundings of the arithmetic, relative to inputs, results and 1, that a result may be off by."""
+
+
+def reference(
+    definition: Definition, variant: Variant, count: int
+) -> tuple[Table, dict[Entry, float]]:
+    """Regular points, exact in every dtype, and how many roundings each entry may be off by.
+
+    Raises FormulaError where none is found.
+    """
+    points = regular_points(definition, variant, count, seed=2)
+    exact = _exact(definition, points, "bfloat16")
+    table = _table(_Truths(definition, variant), "regular", "float32", exact)
+    units: dict[Entry, float] = {}
+    for entry, column in table.truth.items():
+        near = [
+            SLACK * (1 + abs(value) + sum(abs(points[k]) for points in table.points.values()))
+            + SLACK / 4 * wobble * 2.0**23
+            for k, (value, wobble) in enumerate(zip(column, table.wobble[entry], strict=True))
+        ]
+        units[entry] = max(filter(math.isfinite, near), default=SLACK)
+    return table, units
+
+
 def _spread(points: Sequence[Point], most: int) -> list[Point]:
     """At most so many of the points, evenly over them all."""
     if len(points) <= most:
