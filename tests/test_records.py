@@ -69,7 +69,7 @@ def gen(*arguments: str) -> click.testing.Result:
 
 
 def test_nothing_is_done_twice(here: Path, count, monkeypatch) -> None:
-    assert "17 files written; verified: 1 passed" in gen("f.py").stdout
+    assert "files written; verified: 1 passed" in gen("f.py").stdout
     with monkeypatch.context() as patch:
         patch.setattr("autofn.isolate.run", None)  # not even loaded
         again = gen("f.py")

@@ -16,7 +16,7 @@ import pytest
 
 from autofn import pipeline
 from autofn.cli import cli
-from autofn.cli.actions import Tests
+from autofn.cli.actions import OwnTests
 from autofn.cli.watch import _Watcher
 from autofn.install import install, read, withdraw
 from autofn.load import load_file
@@ -98,7 +98,7 @@ def maths(here: Path) -> str:
 @pytest.mark.skipif(sys.platform == "win32", reason="sends SIGINT")
 def test_saving_in_many_ways(here: Path, session) -> None:
     watch = session("f.py", "--no-verify")
-    watch.says("generated/f: 17 files written")
+    watch.says("files written")
     first = maths(here)
 
     (here / "f.py").write_text("from autofn import formula\n@formula\ndef f(x:\n")
@@ -195,7 +195,7 @@ def test_a_draft_that_fails_is_taken_back(
         install(package_of("sin"), here / "generated")
     before = read(here / "generated" / "f") if there else None
     source = FileSource("f.py")
-    watcher = _Watcher(["f.py"], "generated", Tests("generated"), Agreeable(), False, 60.0)
+    watcher = _Watcher(["f.py"], "generated", OwnTests("generated"), Agreeable(), False, 60.0)
     watcher._begin([source])
     watcher._watch()
     watcher._draft(source)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tests:
+class OwnTests:
     """Whether packages in `root` get tests of their own; None where those that have some do."""
 
     root: str
@@ -58,7 +58,7 @@ class Generate:
     """
 
     level: Level | None
-    tests: Tests
+    tests: OwnTests
     known: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
@@ -87,7 +87,7 @@ class Draft:
 
     known: frozenset[str]
     checks: bool
-    tests: Tests
+    tests: OwnTests
 
     def __call__(self, definition: Definition, stage: Stage) -> Drafted:
         from autofn import pipeline, records

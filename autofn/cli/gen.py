@@ -20,7 +20,7 @@ from autofn.cli.sources import (
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated, Tests
+    from autofn.cli.actions import Generated, OwnTests
     from autofn.isolate import Outcome
     from autofn.reading import Input
     from autofn.records import Kept, Record
@@ -91,9 +91,9 @@ def gen(
     if tests is None:
         found = project.find()
         tests = found.tests if found else None
-    from autofn.cli.actions import Tests
+    from autofn.cli.actions import OwnTests
 
-    wanted = Tests(output, tests)
+    wanted = OwnTests(output, tests)
     if watch:
         if check or expr is not None:
             raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
@@ -147,7 +147,7 @@ class Run:
     force: bool
     quiet: bool
     tables: bool
-    tests: Tests
+    tests: OwnTests
     watch: Watch | None = None
     codes: set[int] = field(default_factory=set)
     names: dict[str, tuple[str, Source]] = field(default_factory=dict)

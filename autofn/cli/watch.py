@@ -21,7 +21,7 @@ from autofn.reading import CHANGED
 from autofn.stamps import INTERVAL, Stamps, stamp
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated, Tests
+    from autofn.cli.actions import Generated, OwnTests
     from autofn.isolate import Outcome, Progress
     from autofn.package import Package
     from autofn.reading import Input
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def watching(
-    files: Sequence[str], output: str, tests: Tests, *, verify: bool, force: bool, timeout: float
+    files: Sequence[str], output: str, tests: OwnTests, *, verify: bool, force: bool, timeout: float
 ) -> int:
     """Generates until Ctrl-C ends it."""
     files = named(files)
@@ -78,7 +78,7 @@ class _Watcher:
 
     files: Sequence[str]
     output: str
-    tests: Tests
+    tests: OwnTests
     checker: Checker | None
     force: bool
     timeout: float
