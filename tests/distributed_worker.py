@@ -9,6 +9,7 @@ The processes are forks of one that has imported everything, so that a world cos
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import json
 import multiprocessing
@@ -34,6 +35,7 @@ from torch.distributed.tensor import (
     Placement,
     Replicate,
     Shard,
+    distribute_module,
     distribute_tensor,
 )
 from torch.nn.parallel import DistributedDataParallel
@@ -310,14 +312,16 @@ def steps(net: nn.Module, x: Tensor, count: int = 3) -> list[float]:
     return losses
 
 
-def same_training(run: Run, case: str, wrap: Callable[[nn.Module], nn.Module]) -> None:
+def same_training(
+    run: Run, case: str, wrap: Callable[[nn.Module], nn.Module], part: int, parts: int
+) -> None:
     """Each process trains on its part of the batch; one process on all of it."""
-    whole = random(4 * run.world, 6, seed=6)
+    whole = random(4 * parts, 6, seed=6)
     alone = model(run.ops)
     steps(alone, whole)
     wrapped = wrap(model(run.ops))
     with run.expect_kernels(case):
-        steps(wrapped, whole.chunk(run.world)[dist.get_rank()])
+        steps(wrapped, whole.chunk(parts)[part])
     inner = wrapped.module if isinstance(wrapped, DistributedDataParallel) else wrapped
     for (name, parameter), expected in zip(
         inner.named_parameters(), alone.parameters(), strict=True
@@ -326,17 +330,46 @@ def same_training(run: Run, case: str, wrap: Callable[[nn.Module], nn.Module]) -
 
 
 def data_parallel(run: Run) -> None:
-    same_training(run, "DDP", DistributedDataParallel)
+    same_training(run, "DDP", DistributedDataParallel, dist.get_rank(), run.world)
+
+
+def sharded_over(mesh: DeviceMesh, net: nn.Module) -> nn.Module:
+    for part in net.children():
+        fully_shard(part, mesh=mesh)
+    return fully_shard(net, mesh=mesh)
 
 
 def fully_sharded(run: Run) -> None:
-    def wrap(net: nn.Module) -> nn.Module:
-        mesh = mesh_of(run.world)
-        for part in net.children():
-            fully_shard(part, mesh=mesh)
-        return fully_shard(net, mesh=mesh)
+    mesh = mesh_of(run.world)
+    wrap = functools.partial(sharded_over, mesh)
+    same_training(run, "FSDP2", wrap, dist.get_rank(), run.world)
 
-    same_training(run, "FSDP2", wrap)
+
+def fully_sharded_and_tensor_parallel(run: Run) -> None:
+    """FSDP2 over the rows of a mesh; in a row the first layers have shards of their features."""
+    if run.world != 4:
+        return
+    mesh = mesh_of(2, 2)
+    row = mesh["tensor"]
+
+    def partition(name: str, module: nn.Module, mesh: DeviceMesh) -> None:
+        for key, parameter in module.named_parameters(recurse=False):
+            sharded = name in ("0", "1") and parameter.numel() > 1
+            placement = Shard(0) if sharded else Replicate()
+            part = distribute_tensor(parameter.detach(), mesh, [placement])
+            module.register_parameter(key, nn.Parameter(part))
+
+    def wrap(net: nn.Module) -> nn.Module:
+        net = distribute_module(
+            net,
+            row,
+            partition,
+            lambda net, inputs, mesh: DTensor.from_local(inputs[0], mesh, [Replicate()]),
+            lambda net, output, mesh: output.full_tensor(),
+        )
+        return sharded_over(mesh["data"], net)
+
+    same_training(run, "FSDP2 and tensor parallel", wrap, mesh["data"].get_local_rank(), 2)
 
 
 # --- processes ---------------------------------------------------------------------------------
@@ -366,6 +399,12 @@ def counting(run: Run) -> None:
         tensors.ops = ops
 
 
+PARTS = (
+    tensors_over_a_mesh, placements, what_is_refused, what_has_yet_to_arrive, transforms,
+    data_parallel, fully_sharded, fully_sharded_and_tensor_parallel,
+)  # fmt: skip
+
+
 def one_process(rank: int, world: int, leaves: list[str], folder: Path) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -378,8 +417,7 @@ def one_process(rank: int, world: int, leaves: list[str], folder: Path) -> None:
             use(ops, leaf)
             run = Run(world, leaf, ops, found=found)
             counting(run)
-            for part in (tensors_over_a_mesh, placements, what_is_refused, what_has_yet_to_arrive,
-                         data_parallel, fully_sharded, transforms):  # fmt: skip
+            for part in PARTS:
                 part(run)
         if rank == 0:
             content = [asdict(each) for each in found]

@@ -61,6 +61,9 @@ def test_many_processes_give_what_one_gives(tmp_path: Path) -> None:
     assert {(each["world"], each["leaf"]) for each in found} == {
         (world, leaf) for world in (2, 4) for leaf in leaves
     }
+    assert {"DDP", "FSDP2", "FSDP2 and tensor parallel", "compile", "third order"} <= {
+        each["case"] for each in found
+    }
     wrong = [each for each in found if each["error"] > 1e-5]
     assert not wrong, wrong[:10]
     exact = [each for each in found if is_exact(each)]
