@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from autofn.errors import UsageError
 from autofn.isolate import VERIFICATION_LIMIT, Stage
@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from autofn.verify.report import Report, Row
 
 
+Target = Literal["python", "cpp"]
+
+TARGETS: dict[Target, tuple[str, ...]] = {"python": (), "cpp": ("cpp",)}
+"""What a package has beside Python, by what `--target` says."""
+
+
 @dataclass(frozen=True)
 class Generated:
     """A package, and its verification if it was asked for."""
@@ -28,14 +34,23 @@ class Generated:
 
 @dataclass(frozen=True)
 class Generate:
-    """Generate, and verify on a level or, with None, not at all."""
+    """Generate, and verify on a level or, with None, not at all.
+
+    Without a target it is what the package in `root` has.
+    """
 
     level: Level | None
+    root: str
+    target: Target | None
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
-        from autofn import pipeline
+        from autofn import install, pipeline
 
-        package = pipeline.generate(definition)
+        if self.target is None:
+            targets = install.targets(Path(self.root) / definition.name)
+        else:
+            targets = TARGETS[self.target]
+        package = pipeline.generate(definition, targets)
         report = _verified(package, definition, self.level, stage) if self.level else None
         return Generated(package, report)
 

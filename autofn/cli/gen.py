@@ -19,7 +19,7 @@ from autofn.cli.sources import (
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated
+    from autofn.cli.actions import Generated, Target
     from autofn.isolate import Outcome
     from autofn.verify.report import Report
 
@@ -41,6 +41,12 @@ def gravest(codes: set[int]) -> int:
 @click.option("--check", is_flag=True, help="Write nothing; show what differs and exit with 1.")
 @click.option("--no-verify", is_flag=True, help="Write without verifying (does not need torch).")
 @jobs_option("Files")
+@click.option(
+    "--target",
+    type=click.Choice(["python", "cpp"]),
+    help="cpp adds a LibTorch header and its kernels' source; python leaves them out. "
+    "Without it, as the package is.",
+)
 @click.option("--force", is_flag=True, help="Replace packages made from another source file.")
 @timeout_option
 @expression_options
@@ -51,6 +57,7 @@ def gen(
     check: bool,
     no_verify: bool,
     jobs: int,
+    target: Target | None,
     force: bool,
     timeout: float,
     expr: str | None,
@@ -72,7 +79,7 @@ def gen(
     from autofn.cli.actions import Generate
 
     verified = not no_verify and not check
-    action = Generate("quick" if verified else None)
+    action = Generate("quick" if verified else None, output, target)
     with Watch(len(sources), quiet=quiet) as watch:
         run = _Run(output, check, force, quiet, tables=len(sources) == 1, watch=watch)
         for error in errors:

@@ -9,6 +9,7 @@ import sympy
 
 from autofn import __version__
 from autofn.backends import cpp, cpu, cuda, primitives
+from autofn.emit import libtorch
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
 from autofn.emit.maths import maths_text
@@ -21,8 +22,11 @@ from autofn.plan import Kernel, Plan, kernels
 from autofn.program import Program
 
 
-def emit(made: Plan) -> Package:
-    """The package of a plan: the same bytes on every machine."""
+def emit(made: Plan, targets: tuple[str, ...] = ()) -> Package:
+    """The package of a plan: the same bytes on every machine.
+
+    targets: what it has beside Python, so far "cpp".
+    """
     definition = made.definition
     digest = fingerprint(definition)
     header = f"{MARKER} from {definition.source} (format {FORMAT}, sha256:{digest}). DO NOT EDIT."
@@ -43,7 +47,9 @@ def emit(made: Plan) -> Package:
         **cpu.files(definition.name, scalar, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
-    files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])
+    if "cpp" in targets:
+        files |= libtorch.files(made, names, tuple(kernel for kernel, _ in scalar), files, header)
+    files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST], targets)
     return Package(definition.name, definition.source, tuple(sorted(files.items())))
 
 
@@ -118,6 +124,7 @@ def _manifest(
     digest: str,
     scalar: tuple[tuple[Kernel, Program], ...],
     files: list[str],
+    targets: tuple[str, ...],
 ) -> str:
     definition = made.definition
     content = {
@@ -127,6 +134,7 @@ def _manifest(
         "sha256": digest,
         "autofn": __version__,
         "sympy": sympy.__version__,
+        **({"targets": list(targets)} if targets else {}),
         "files": sorted(files),
         "differentiable": [leaf.name for leaf in definition.differentiable],
         "outputs": list(made.outputs),
