@@ -25,6 +25,8 @@ from autofn.cli.doctor import doctor
 from autofn.cli.gen import gen
 from autofn.cli.library import list_library
 from autofn.cli.new import new
+from autofn.cli.plot import plot
+from autofn.cli.report import report
 from autofn.cli.show import show
 from autofn.cli.verify import verify
 from autofn.errors import AutofnError
@@ -109,7 +111,7 @@ def cli() -> None:
     """
 
 
-for command in (gen, verify, show, list_library, new, bench, build, doctor):
+for command in (gen, verify, show, list_library, new, bench, build, doctor, report, plot):
     cli.add_command(command)
 
 
