@@ -112,7 +112,7 @@ class _Values:
 
 def _float(value: object) -> float:
     number = float(mp.mpf(value))
-    return number if abs(number) < 1e300 else math.copysign(math.inf, number)
+    return math.copysign(math.inf, number) if abs(number) > 1e300 else number
 
 
 def _range(definition: Definition, axis: Leaf, roots: Sequence[float]) -> tuple[float, float]:
