@@ -105,7 +105,8 @@ def _equation(of: Typeset) -> Markup:
     match of.kind:
         case "value":
             joined = "<mo>,</mo>".join(by)
-            left = f"{name}<mo>(</mo>{joined}<mo>)</mo>" if by else name
+            paren = "<mo stretchy='false'>{}</mo>"
+            left = f"{name}{paren.format('(')}{joined}{paren.format(')')}" if by else name
         case "gradient":
             left = f"<mfrac><mrow><mo>∂</mo>{name}</mrow><mrow><mo>∂</mo>{by[0]}</mrow></mfrac>"
         case "second":

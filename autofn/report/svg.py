@@ -149,9 +149,11 @@ def errors(line: Line, classes: Sequence[str], *, width: float = 720) -> Markup:
     top = next((10 * d for d in _DECADES if worst <= d), MOST)
     bad = any(series.bad for series in line.series)
     height = 250.0
-    across = [place(x) for series in line.series for x, _ in series.errors] or [0, 1]
+    across = [place(x) for series in line.series for x, _ in series.errors] or [1.0]
+    # All of a half line that has points, so that charts can be compared.
+    span = (-1.0 if min(across) < 0 else 0.0, 1.0 if max(across) > 0 else 0.0)
     frame = Frame(
-        width, height, (min(across), max(across)), (math.log10(LEAST), math.log10(top)),
+        width, height, span, (math.log10(LEAST), math.log10(top)),
         left=52, bottom=30, top=30 if bad else 12,
     )  # fmt: skip
     parts = [_number_line(frame, top)]

@@ -1,4 +1,4 @@
-"""Expressions in MathML and LaTeX, as the field writes them."""
+"""Expressions in MathML, as the field writes them."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import html
 import re
 from typing import Any
 
-from sympy import Basic, Expr, S, Symbol, latex
+from sympy import Basic, Expr, Piecewise, S, Symbol
 from sympy.printing.mathml import MathMLPresentationPrinter
 from sympy.printing.precedence import PRECEDENCE
+
+from autofn import trees
 
 _WORDS = {"normcdf": "Φ", "spherical_bessel": "j", "phi": "φ"}
 
@@ -34,11 +36,13 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
         return element
 
     def _call(self, head: Any, args: Any) -> Any:
-        parts = [head, self._text("mo", "(")]
+        # Subscripts and exponents are no reason for large parentheses.
+        stretchy = "true" if any(map(_has_fraction, args)) else "false"
+        parts = [head, self._text("mo", "(", stretchy=stretchy)]
         for k, arg in enumerate(args):
             parts += [self._text("mo", ",")] if k else []
             parts.append(self._print(arg))
-        return self._row(*parts, self._text("mo", ")"))
+        return self._row(*parts, self._text("mo", ")", stretchy=stretchy))
 
     def _print_Function(self, expr: Any, *rest: Any) -> Any:
         name = expr.func.__name__
@@ -147,6 +151,15 @@ def _greek(name: str) -> str:
     return _GREEK.get(name, name)
 
 
+def _has_fraction(expr: Basic) -> bool:
+    return any(
+        isinstance(node, Piecewise)
+        or (node.is_Pow and node.exp.could_extract_minus_sign())
+        or (node.is_Rational and not node.is_Integer)
+        for node in trees.nodes(expr)
+    )
+
+
 def _tall(expr: Expr) -> bool:
     return any(arg.is_Add or arg.args for arg in expr.args if not arg.is_Number and not arg.is_Pow)
 
@@ -167,8 +180,3 @@ def mathml(expr: Basic) -> str:
 def name(text: str) -> str:
     """A symbol's name in MathML, escaped."""
     return mathml(Symbol(text))
-
-
-def latex_of(expr: Basic) -> str:
-    """The expression in LaTeX, for notebooks."""
-    return str(latex(expr))

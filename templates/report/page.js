@@ -53,7 +53,8 @@
     const update = () => {
       const p = sliders.map((slider) => Number(slider.value));
       sliders.forEach((slider) => {
-        slider.closest("label").querySelector("output").textContent = Number(Number(slider.value).toPrecision(4));
+        slider.closest("label").querySelector("output").textContent =
+          String(Number(Number(slider.value).toPrecision(4))).replace("-", "\u2212");
       });
       block.querySelectorAll(".curves").forEach((curves, j) => {
         const figures = [...curves.querySelectorAll("svg.curve")];
