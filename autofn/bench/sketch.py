@@ -118,9 +118,12 @@ class Draw:
         return Drawn(sketch(definition), str(folder), package)
 
 
-def sketch(definition: Definition) -> Sketch:
-    """The sketch of a definition. Raises FormulaError where it has no plan."""
-    made = plan(definition)
+def sketch(definition: Definition, made: Plan | None = None) -> Sketch:
+    """The sketch of a definition, with its plan or a new one.
+
+    Raises FormulaError where it has no plan.
+    """
+    made = made or plan(definition)
     names = Names(made)
     variant, planned = default_variant(definition, made)
     key = dict(variant.key)

@@ -51,7 +51,7 @@ def accuracy(
 ) -> Accuracy:
     """Computed in a process of its own; where that fails, a note says so."""
     names = Names(made)
-    base = sketch(definition)
+    base = sketch(definition, made)
     sketches = [
         _of_variant(base, definition, variant, made, planned, names)
         for variant, planned, _ in measured

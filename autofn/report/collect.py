@@ -11,8 +11,9 @@ from types import MappingProxyType
 
 from sympy import Expr, S, Symbol
 
-from autofn import pipeline, saving, trees
+from autofn import saving, trees
 from autofn.derive import Derivation, direction, parameters_of, second_order
+from autofn.emit import emit
 from autofn.emit.words import LONGEST, condition
 from autofn.isolate import VERIFICATION_LIMIT, Stage
 from autofn.model import REQUIRED, Definition, Kind, Parameter, Variant
@@ -48,7 +49,7 @@ def page(definition: Definition, stage: Stage, *, root: str, verify: bool) -> mo
     Raises FormulaError where the formula cannot be generated.
     """
     made = plan(definition)
-    package = pipeline.generate(definition)
+    package = emit(made)
     stage("drawing", VERIFICATION_LIMIT)
     shown = list(zip(definition.variants, made.variants, strict=True))[:VARIANTS]
     measured = [(variant, planned, truth(definition, variant)) for variant, planned in shown]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup, escape
 
+from autofn.report.curves import central
 from autofn.report.model import Bar, Curve, Drawing, Line, Points, Timing
 from autofn.report.truth import place
 
@@ -122,7 +123,8 @@ def _axes(frame: Frame, across: Sequence[float], down: Sequence[float]) -> str:
 
 def spark(drawing: Drawing) -> Markup:
     """The curve alone, for the index."""
-    frame = Frame(96, 48, (drawing.low, drawing.high), drawing.reach[0], 2, 2, 3, 3)
+    within = central([y for _, y in drawing.curves[0].points])
+    frame = Frame(96, 48, (drawing.low, drawing.high), within, 2, 2, 3, 3)
     zero = ""
     if frame.y[0] < 0 < frame.y[1]:
         at = frame.down(0)
