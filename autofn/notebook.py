@@ -15,6 +15,7 @@ import platformdirs
 from sympy import S, Symbol, latex
 
 from autofn import pipeline, trees
+from autofn.derive import derive
 from autofn.emit.words import LONGEST, condition
 from autofn.errors import VerificationError
 from autofn.explain import Explanation
@@ -22,7 +23,6 @@ from autofn.install import install
 from autofn.model import Definition
 from autofn.names import camel_case
 from autofn.package import imported
-from autofn.plan import plan
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,16 +97,15 @@ def _cache() -> Path:
 def typeset(definition: Definition) -> str:
     """The formula and its gradients in LaTeX, a line each."""
     lines: list[str] = []
-    made = plan(definition)
     names = ", ".join(latex(Symbol(each.name)) for each in definition.parameters)
     many = len(definition.output_names) > 1
-    for variant, planned in zip(definition.variants, made.variants, strict=True):
+    for variant in definition.variants:
         if variant.key:
             lines.append(rf"\text{{{_words(condition(variant.key, definition))}:}} &")
         for name, output in zip(definition.output_names, variant.outputs, strict=True):
             head = rf"\operatorname{{{_words(name if many else definition.name)}}}"
             lines.append(rf"{head}\left({names}\right) &= {_latex(output)}")
-        derivation = planned.derivation
+        derivation = derive(definition, variant)
         plain = not (many or derivation.own)
         for symbol, entry in zip(derivation.variables, derivation.vjp, strict=True):
             by = latex(symbol)

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import chromium
-import numpy as np
 import pytest
 from click.testing import CliRunner
 from mpmath import mp
@@ -22,12 +21,12 @@ from sympy import Abs, Heaviside, Max, Symbol, exp, log, sin, sqrt, tanh
 from autofn import Formula, formula
 from autofn.bench.records import Report, Result, Setting, Time, to_json
 from autofn.cli import cli
+from autofn.derive import derive
 from autofn.load import load_file
 from autofn.ops import OPS
-from autofn.plan import plan
 from autofn.program import ELEMENT, Input, lower
 from autofn.program import Result as Output
-from autofn.report import curves, javascript, render, simulate
+from autofn.report import curves, javascript, render
 from autofn.report.collect import page
 from autofn.report.figures import bench, read
 from autofn.report.model import Page
@@ -189,7 +188,8 @@ def test_errors_show_the_naive_form_and_every_step(hostile: Page) -> None:
     assert by_name["as written"].bad > 0 and by_name["PyTorch path"].bad == 0
     (_, value), (_, gradient) = hostile.variants[0].steps
     for steps in (value, gradient):
-        assert [step.rule for step in steps] == ["As written", "Stable functions", "Kernel"]
+        rules = [step.rule for step in steps if not step.rule.startswith("Rule: ")]
+        assert rules == ["As written", "Stable functions", "Kernel"]
         assert steps[0].bad > 0 and steps[-1].bad == 0
         assert steps[-1].error < 16 and steps[-1].code.startswith("template")
     assert hostile.equals == ()
@@ -246,19 +246,6 @@ def test_javascript_has_no_name_of_the_users() -> None:
     assert made == "(x, p) => { return [p[0] + Math.exp(x), 0]; }"
 
 
-def test_simulated_float32_is_float32() -> None:
-    x = Symbol("x", real=True)
-    program = lower([(x, Input("x", frozenset({ELEMENT})))], [Output("f", (x + 1) ** 2 / 3 - x)])
-    for value in (0.1, 1e-8, 3e18, 1e30, -1.0):
-        with np.errstate(over="ignore", invalid="ignore"):
-            t = np.float32(value)
-            third = np.float32(1) / np.float32(3)
-            expected = third * (t + np.float32(1)) ** 2 - t
-        (got,) = simulate.simulated(program, {"x": value})
-        assert got is not None
-        assert got == float(expected) or (math.isnan(got) and math.isnan(expected))
-
-
 def test_errors_are_in_units_of_the_last_place() -> None:
     assert error(1.0, mp.mpf(1) + mp.mpf(2) ** -24) == pytest.approx(0.5)
     assert error(0.0, mp.mpf(2) ** -149) == 1
@@ -293,7 +280,7 @@ def test_poles_jumps_and_ends_are_told_apart() -> None:
     }
     for expr, what in expected.items():
         definition = Formula.from_expr(expr).definition
-        made = plan(definition).variants[0].derivation
+        made = derive(definition, definition.variants[0])
         (drawing,) = curves.drawings(definition, definition.variants[0], made)
         assert [mark.what for mark in drawing.marks if mark.at == 0] == [what]
 
@@ -451,7 +438,7 @@ def test_javascript_computes_what_mpmath_does(tmp_path: Path) -> None:
     for name in SAMPLE:
         definition = load_file(library() / f"{name}.py")[0].definition
         variant = definition.variants[0]
-        made = plan(definition).variants[0].derivation
+        made = derive(definition, definition.variants[0])
         axis, start = curves.axis_of(definition, variant), curves.start(definition, variant)
         sliders = [leaf.name for leaf in curves.present(definition, variant) if leaf is not axis]
         for j in range(len(definition.output_names)):

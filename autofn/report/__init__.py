@@ -4,7 +4,7 @@ model       a page as data
 collect     a definition to its page, in the formula's own process
 curves      f, f' and f'' over a sensible range, kinks and singularities; the oracle's word
 javascript  the same functions for the page's sliders
-steps       from what was written to what is computed; `simulate` runs each form in float32
+steps       from what was written to what is computed, each in simulated float32
 accuracy    errors over the whole number line; `measure` is the process that computes
 figures     what `autofn bench` measured, as bars
 typeset     expressions in MathML

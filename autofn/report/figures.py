@@ -13,8 +13,11 @@ from autofn.report.model import Bar, Bench, Timing
 
 def bench(report: Report, name: str) -> Bench | None:
     """The figures of a formula, by its name; None where there are none."""
-    timings = tuple(_timing(each) for each in report.results if each.name == name and each.times)
-    return Bench(report.environment, timings) if timings else None
+    results = [each for each in report.results if each.name == name and each.times]
+    large = (r for r in results if not r.setting.small and r.mode == "forward+backward")
+    speedup = next((result.speedup for result in large), None)
+    timings = tuple(map(_timing, results))
+    return Bench(report.environment, timings, speedup) if timings else None
 
 
 def _timing(result: Result) -> Timing:

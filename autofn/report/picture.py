@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from autofn.derive import derive
 from autofn.emit.words import condition
 from autofn.errors import UsageError
 from autofn.isolate import VERIFICATION_LIMIT, Stage
 from autofn.model import Definition
-from autofn.plan import plan
 from autofn.report.curves import central, drawings
 from autofn.report.model import Drawing
 
@@ -34,11 +34,10 @@ class Draw:
 
 
 def titled(definition: Definition) -> tuple[tuple[str, Drawing], ...]:
-    """All outputs of all variants. Raises FormulaError where the formula has no plan."""
-    made = plan(definition)
+    """All outputs of all variants. Raises FormulaError where the formula cannot be derived."""
     found = []
-    for variant, planned in zip(definition.variants, made.variants, strict=True):
-        for drawing in drawings(definition, variant, planned.derivation):
+    for variant in definition.variants:
+        for drawing in drawings(definition, variant, derive(definition, variant)):
             title = definition.name
             if len(definition.output_names) > 1:
                 title += f".{drawing.output}"

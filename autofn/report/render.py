@@ -72,16 +72,8 @@ def _summary(found: Page) -> dict[str, Any]:
         chosen = next((s for name in (CPU, TORCH) for s in line.series if s.name == name), None)
         if chosen is not None and chosen.worst is not None:
             summary[what] = chosen.worst[0]
-    if found.bench is not None:
-        # Forward and backward of many elements; timings are in the order of the run.
-        for timing in found.bench.timings:
-            if not timing.title.startswith("forward+backward: 2^"):
-                continue
-            times = {bar.contender: bar.median for bar in timing.bars}
-            own = times.pop("generated", None)
-            rivals = [t for name, t in times.items() if name in ("eager", "native", "compile")]
-            if own and rivals:
-                summary["speed"] = min(rivals) / own
+    if found.bench is not None and found.bench.speedup is not None:
+        summary["speed"] = found.bench.speedup
     if found.verification is not None:
         summary["failed"] = sum(row.status == "failed" for row in found.verification.rows)
     return summary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from sympy import Expr, S
 
@@ -16,8 +17,9 @@ from autofn.package import Package
 from autofn.plan import Pass, Plan, VariantPlan, kernels
 from autofn.program import Program, Result
 from autofn.report.model import Step
-from autofn.report.simulate import simulated
 from autofn.report.truth import Column, Truth, error
+from autofn.rewrite.simulate import simulated
+from autofn.rewrite.steps import stages
 
 WRITTEN = ("As written", "In the author's words; the gradient by the chain rule alone.")
 HEADS = (
@@ -25,11 +27,8 @@ HEADS = (
     "Known functions are found before anything is differentiated, and derivatives stay among them. "
     "The PyTorch path computes this.",
 )
-KERNEL = (
-    "Kernel",
-    "Cheaper forms, products that vanish rounded once, and beside the arguments of exp, sigmoid "
-    "and sin what they lost in rounding. The compiled kernels compute this.",
-)
+Form = tuple[tuple[str, str], Expr | None, str, Program | None]
+"""A rule and why, what it gives as an expression or as code, and its program."""
 
 EVERY = 2
 """Of the points over the number line every so many are simulated."""
@@ -46,20 +45,44 @@ def steps(
     """The steps of the first output and of its gradient along the axis, under their titles."""
     name, axis = made.outputs[0], truth.axis.name
     first, derivation = definition.output_names[0], planned.derivation
-    forms: list[tuple[tuple[str, str], Expr | None, str, Program | None]] = [
+    forms: list[Form] = [
         (WRITTEN, variant.outputs[0], "", written(definition, variant, made)),
+        *_rules(definition, variant, name),
         (HEADS, derivation.forward[0], "", planned.forward),
-        (KERNEL, None, *_kernel("forward", made, planned, package)),
+        (_chosen("forward", planned), None, *_kernel("forward", made, planned, package)),
     ]
     value = _measured(forms, name, truth, truth.columns[first,], planned, made)
     slope = derivation.vjp[derivation.variables.index(truth.axis.symbol)]
     forms = [
         (WRITTEN, *_chain_rule(definition, variant, made, truth)),
         (HEADS, slope, "", planned.vjp),
-        (KERNEL, None, *_kernel("backward", made, planned, package)),
+        (_chosen("backward", planned), None, *_kernel("backward", made, planned, package)),
     ]
     gradient = _measured(forms, axis, truth, truth.columns[first, axis], planned, made)
     return (first, value), (f"∂{first}/∂{axis}", gradient)
+
+
+def _rules(definition: Definition, variant: Variant, name: str) -> list[Form]:
+    """What each rule made of the first output, but for the last: that is what comes next."""
+    found: list[Form] = []
+    for stage in stages(definition, variant, 0)[:-1]:
+        if stage.step is not None:
+            program = lowered(
+                [Result(name, plain(stage.expr, definition))], definition, variant, {}
+            )
+            rule = f"Rule: {stage.step.rule}"
+            found.append(((rule, f"Because {stage.step.why}."), stage.expr, "", program))
+    return found
+
+
+def _chosen(pass_name: Pass, planned: VariantPlan) -> tuple[str, str]:
+    """How the kernel came about."""
+    why = "The compiled kernels compute this."
+    for decision in planned.decisions:
+        if decision.pass_name == pass_name and len(decision.candidates) > 1:
+            chosen, count = decision.candidates[decision.chosen], len(decision.candidates)
+            why = f"Chosen by cost and error among {count} candidates: {chosen.name}. {why}"
+    return "Kernel", why
 
 
 def _chain_rule(
@@ -97,7 +120,7 @@ def _kernel(
 
 
 def _measured(
-    forms: Sequence[tuple[tuple[str, str], Expr | None, str, Program | None]],
+    forms: Sequence[Form],
     name: str,
     truth: Truth,
     column: Column,
@@ -108,9 +131,7 @@ def _measured(
     inputs: list[Mapping[str, float]] = []
     for k in picked:
         outputs = simulated(planned.forward, truth.points[k])
-        saved = {
-            o: math.nan if y is None else y for o, y in zip(made.outputs, outputs, strict=True)
-        }
+        saved = {o: float(y) for o, y in zip(made.outputs, outputs, strict=True) if y is not None}
         grads = {grad: float(j == 0) for j, grad in enumerate(made.grads)}
         inputs.append({**truth.points[k], **saved, **grads})
     found = []
@@ -119,7 +140,7 @@ def _measured(
             continue
         at = [output.name for output in program.outputs].index(name)
         errors = [
-            error(simulated(program, values)[at], column.values[k])
+            error(_number(simulated(program, values)[at]), column.values[k])
             for k, values in zip(picked, inputs, strict=True)
         ]
         known = [each for each in errors if not math.isnan(each)]
@@ -131,3 +152,7 @@ def _measured(
             Step(rule, why, expr, code, program.operations, program.cost, worst, bad, len(known))
         )
     return tuple(found)
+
+
+def _number(value: Any) -> float | None:
+    return None if value is None else float(value)
