@@ -5,7 +5,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check certify clean
+.PHONY: demo test check docs certify clean
+
+# Material for MkDocs advertises its successor on each run.
+export NO_MKDOCS_2_WARNING = 1
 
 demo: $(STAMP)  ## generate the swish op from its formula and print the verification table
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
@@ -13,10 +16,14 @@ demo: $(STAMP)  ## generate the swish op from its formula and print the verifica
 test: check  ## everything that must hold before a commit
 	$(BIN)/pytest -n 2
 
-check: $(STAMP)  ## lint, formatting and types
+check: $(STAMP)  ## lint, formatting, types, and the documentation without a warning
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+	$(BIN)/mkdocs build --quiet --strict
+
+docs: $(STAMP)  ## the documentation on http://127.0.0.1:8000, rebuilt as it is edited
+	$(BIN)/mkdocs serve
 
 certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks/certificate.md
 	$(BIN)/python benchmarks/certify.py
