@@ -15,6 +15,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import Derivation
 from autofn.model import Definition, Kind
+from autofn.ops import OPS
 
 Vjp = tuple[Expr | None, ...]
 
@@ -161,9 +162,10 @@ def accuracy(definition: Definition, derivation: Derivation, option: Option) -> 
     numbers = {leaf.symbol: leaf.parameter.default for leaf in definition.numbers if leaf.symbol}
     grad = derivation.grads[0]
     settled = {**numbers, grad: S.One}
-    value = sympy.lambdify(x, forward.subs(numbers).doit().rewrite(sympy.exp), "mpmath")
-    truth = sympy.lambdify(x, exact.subs(settled).rewrite(sympy.exp), "mpmath")
-    saved = sympy.lambdify((x, y), lossy.subs(settled).rewrite(sympy.exp), "mpmath")
+    modules = [{name: op.exact for name, op in OPS.items()}, "mpmath"]
+    value = sympy.lambdify(x, forward.subs(numbers).doit().rewrite(sympy.exp), modules)
+    truth = sympy.lambdify(x, exact.subs(settled).rewrite(sympy.exp), modules)
+    saved = sympy.lambdify((x, y), lossy.subs(settled).rewrite(sympy.exp), modules)
     good = 0.0
     with mpmath.workdps(60):
         for quarter in range(-40, 40):
