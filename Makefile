@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs certify clean
+.PHONY: demo test check docs certify example clean
 
 # Material for MkDocs advertises its successor on each run.
 export NO_MKDOCS_2_WARNING = 1
@@ -27,6 +27,10 @@ docs: $(STAMP)  ## the documentation on http://127.0.0.1:8000, rebuilt as it is 
 
 certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks/certificate.md
 	$(BIN)/python benchmarks/certify.py
+
+example: $(STAMP)  ## trains new activations against old ones: examples/new_activation/results.md
+	$(BIN)/autofn gen examples/new_activation/candidates.py -o examples/new_activation/activations --check
+	$(BIN)/python examples/new_activation/compare.py
 
 clean:
 	rm -rf $(VENV) build dist
