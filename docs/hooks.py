@@ -12,12 +12,19 @@ from typing import Any
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).resolve().parent.parent
-OUTSIDE = ("benchmarks/*.md", "benchmarks/*.png", "examples/*/README.md", "examples/*/*.png")
+OUTSIDE = (
+    "CHANGELOG.md",
+    "benchmarks/*.md",
+    "benchmarks/*.png",
+    "examples/*/*.md",
+    "examples/*/results.json",
+    "examples/*/results.png",
+)
 
 
 def on_files(files: Files, config: Any) -> Files:
     """Adds what lies outside docs/."""
-    for pattern in (*OUTSIDE, "CHANGELOG.md"):
+    for pattern in OUTSIDE:
         for path in sorted(ROOT.glob(pattern)):
             name = path.relative_to(ROOT).as_posix()
             files.append(File.generated(config, name, abs_src_path=str(path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
@@ -12,8 +13,17 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = {
     str(path.relative_to(ROOT)): path
-    for path in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+    for path in (
+        ROOT / "README.md",
+        *sorted((ROOT / "docs").rglob("*.md")),
+        *sorted((ROOT / "examples").glob("*/README.md")),
+    )
 }
+
+_SPEC = importlib.util.spec_from_file_location("figures", ROOT / "docs" / "figures.py")
+assert _SPEC is not None and _SPEC.loader is not None
+figures = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(figures)
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +83,17 @@ def test_blocks_that_are_not_run_say_why() -> None:
             if block.title.startswith("Not run"):
                 assert len(block.title) > len(pages.NOT_RUN), f"{name}:{block.line}"
                 assert block.title.startswith(pages.NOT_RUN), f"{name}:{block.line}"
+
+
+def test_quoted_figures_are_those_of_the_reports() -> None:
+    for path in sorted((ROOT / "docs").glob("*.md")):
+        text = path.read_text()
+        assert figures.updated(text) == text, f"run `python docs/figures.py`: {path.name}"
+
+
+def test_a_figure_that_is_not_in_the_report_is_an_error() -> None:
+    page = "<!-- figures: cpu.md | {} | {} -->\n<!-- end -->"
+    with pytest.raises(KeyError):
+        figures.updated(page.format("Bars", "no_such_row"))
+    with pytest.raises(KeyError):
+        figures.updated(page.format("No such section", "swish"))
