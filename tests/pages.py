@@ -28,6 +28,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 ROOT = Path(__file__).resolve().parent.parent
 NOT_RUN = "Not run in tests: "
 RUNNABLE = ("python", "sh", "console", "toml")
@@ -117,6 +119,9 @@ def _enter(folder: Path) -> None:
     os.environ["PATH"] = f"{bin_folder}{os.pathsep}{os.environ['PATH']}"
     os.environ["PYTHONPATH"] = str(ROOT)
     os.environ["MPLBACKEND"] = "agg"
+    # As in conftest.py: threads wait for one another on a machine that has other work.
+    os.environ["OMP_NUM_THREADS"] = "1"
+    torch.set_num_threads(1)
     os.chdir(folder)
     sys.path.insert(0, str(folder))
 
