@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import multiprocessing
+import re
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
@@ -83,6 +84,13 @@ def test_blocks_that_are_not_run_say_why() -> None:
             if block.title.startswith("Not run"):
                 assert len(block.title) > len(pages.NOT_RUN), f"{name}:{block.line}"
                 assert block.title.startswith(pages.NOT_RUN), f"{name}:{block.line}"
+
+
+def test_links_of_the_readme_lead_somewhere() -> None:
+    # The pages' own are checked where they are built.
+    links = re.findall(r"\]\(([^)#]+)", (ROOT / "README.md").read_text())
+    assert len(links) > 10
+    assert [link for link in links if not (ROOT / link).exists()] == []
 
 
 def test_quoted_figures_are_those_of_the_reports() -> None:
