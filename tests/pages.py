@@ -3,6 +3,7 @@
 | block | what happens |
 |---|---|
 | `python title="NAME"`, `toml title="NAME"` | written to the file NAME |
+| `toml` | parsed |
 | `python` | executed; the blocks of a page share one namespace |
 | `sh` | run by bash, which stops at the first command that fails |
 | `console` | each `$ ` line is run, and must print the lines below it |
@@ -142,7 +143,11 @@ def _run_block(block: Block, page: Path, namespace: dict[str, Any], where: str) 
         return _shell(block.text, where)
     if block.language == "console":
         return _console(block.text, where)
-    raise PageError(f"{where}: a {block.language} block needs a title, the file it goes to")
+    if sys.version_info >= (3, 11):  # tomllib's first
+        import tomllib
+
+        tomllib.loads(block.text)
+    return ""
 
 
 def _shell(text: str, where: str) -> str:

@@ -66,7 +66,7 @@ def test_page(server: ForkServerContext, name: str, tmp_path: Path) -> None:
         ('```python\nprint(1)\n```\n\n```text title="Output"\n2\n```\n', "what is printed is"),
         ("```console\n$ echo 1\n2\n```\n", "what is printed is"),
         ("```console\n$ false\n```\n", "exit code 1"),
-        ("```toml\n[tool]\n```\n", "needs a title"),
+        ("```toml\n[tool\n```\n", "TOMLDecodeError"),
         ("```python\nimport generated.swish\n```\n", "does not generate it"),
     ],
 )
