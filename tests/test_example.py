@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pages
 import pytest
@@ -24,6 +27,42 @@ def run(*command: str, **environment: str) -> subprocess.CompletedProcess[str]:
         text=True,
         timeout=300,
     )
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    """The example's module of that name; it imports others that lie beside it."""
+    pytest.importorskip("sklearn", reason="needs scikit-learn")
+    monkeypatch.syspath_prepend(str(EXAMPLE))
+    before = set(sys.modules)
+    yield importlib.import_module("results")
+    for name in set(sys.modules) - before:
+        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(EXAMPLE):
+            del sys.modules[name]
+
+
+def test_p_values_are_adjusted_by_holms_method(results: ModuleType) -> None:
+    assert results.holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert results.holm([0.9, 0.6]) == [1.0, 1.0]
+
+
+def test_intervals_are_wider_than_those_of_independent_values(results: ModuleType) -> None:
+    from scipy import stats
+
+    values = [1.0, 2.0, 4.0, 3.0, 7.0]
+    low, high = stats.ttest_1samp(values, 0).confidence_interval(0.95)
+    each = results.estimate(values)
+    assert each.mean == pytest.approx(3.4)
+    assert each.half == pytest.approx((high - low) / 2 * (5 * (1 / 5 + 0.2 / 0.6)) ** 0.5)
+    assert results.estimate([2.0, 2.0]).half == 0
+
+
+def test_the_rate_is_chosen_by_validation_and_not_by_test(results: ModuleType) -> None:
+    runs = [
+        results.Run("ReLU", 0, 0.01, validation_loss=2, test_loss=1, test_accuracy=0.9),
+        results.Run("ReLU", 0, 0.03, validation_loss=1, test_loss=2, test_accuracy=0.8),
+    ]
+    assert results.chosen(runs)["ReLU"] == [runs[1]]
 
 
 def test_its_packages_are_those_of_its_formulas() -> None:
