@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs certify example clean
+.PHONY: demo test check docs certify example regenerate clean
 
 # Material for MkDocs advertises its successor on each run.
 export NO_MKDOCS_2_WARNING = 1
@@ -31,6 +31,11 @@ certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks
 example: $(STAMP)  ## trains new activations against old ones: examples/new_activation/results.md
 	$(BIN)/autofn gen examples/new_activation/candidates.py -o examples/new_activation/activations --check
 	$(BIN)/python examples/new_activation/compare.py
+
+regenerate: $(STAMP)  ## all that is committed and generated, unverified
+	$(BIN)/autofn gen formulas -o generated --no-verify --force -q
+	$(BIN)/autofn gen examples/new_activation/candidates.py -o examples/new_activation/activations --no-verify --force -q
+	$(BIN)/python docs/figures.py
 
 clean:
 	rm -rf $(VENV) build dist
