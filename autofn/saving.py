@@ -15,7 +15,6 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import Derivation
 from autofn.model import Definition, Kind
-from autofn.ops import OPS
 
 Vjp = tuple[Expr | None, ...]
 
@@ -162,10 +161,9 @@ def accuracy(definition: Definition, derivation: Derivation, option: Option) -> 
     numbers = {leaf.symbol: leaf.parameter.default for leaf in definition.numbers if leaf.symbol}
     grad = derivation.grads[0]
     settled = {**numbers, grad: S.One}
-    modules = [{name: op.exact for name, op in OPS.items()}, "mpmath"]
-    value = sympy.lambdify(x, forward.subs(numbers).doit().rewrite(sympy.exp), modules)
-    truth = sympy.lambdify(x, exact.subs(settled).rewrite(sympy.exp), modules)
-    saved = sympy.lambdify((x, y), lossy.subs(settled).rewrite(sympy.exp), modules)
+    value = sympy.lambdify(x, _plain(forward.subs(numbers).doit()), "mpmath")
+    truth = sympy.lambdify(x, _plain(exact.subs(settled)), "mpmath")
+    saved = sympy.lambdify((x, y), _plain(lossy.subs(settled)), "mpmath")
     good = 0.0
     with mpmath.workdps(60):
         for quarter in range(-40, 40):
@@ -177,6 +175,11 @@ def accuracy(definition: Definition, derivation: Derivation, option: Option) -> 
                     return f"loses digits from |{x.name}| = {good:.2g} on"
             good = magnitude
     return "within 8 roundings"
+
+
+def _plain(expr: Expr) -> Expr:
+    """Heads by their definitions, which mpmath knows."""
+    return expr.replace(lambda e: isinstance(e, heads.Head), lambda e: e.definition(*e.args))
 
 
 def _float32(value: object) -> float:
