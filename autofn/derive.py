@@ -30,9 +30,9 @@ from autofn import trees
 from autofn.compact import compact
 from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
-from autofn.near_zero import with_regimes
 from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
+from autofn.rewrite.near_zero import with_regimes
 
 
 def moves(expr: Basic, variables: frozenset[Symbol]) -> bool:

@@ -42,12 +42,14 @@ class Generate:
 
 @dataclass(frozen=True)
 class Explain:
-    """Derive, and say what was derived."""
+    """Derive, and say what was derived; with `steps`, how."""
+
+    steps: bool = False
 
     def __call__(self, definition: Definition, stage: Stage) -> Explanation:
         from autofn import pipeline
 
-        return pipeline.explain(definition)
+        return pipeline.explain(definition, steps=self.steps)
 
 
 @dataclass(frozen=True)

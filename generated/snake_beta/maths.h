@@ -46,12 +46,12 @@ AUTOFN_FN void snake_beta_double_backward(
   const T cs0 = autofn::cos<kNear>(v0);
   const T v1 = sn0 * cs0;
   const T v2 = autofn::times_exp<kNear>(v1, alpha);
-  const T v3 = autofn::exp<kNear>(beta) + T(1e-09);
-  const T v4 = T(2) * (T(1) / v3);
+  const T v3 = T(1) / (autofn::exp<kNear>(beta) + T(1e-09));
+  const T v4 = T(2) * v3;
   const T v5 = v0 * v1;
   const T v6 = square(sn0);
   const T v7 = autofn::times_exp<kNear>(v6, beta);
-  const T v8 = T(1) / square(v3);
+  const T v8 = square(v3);
   const T v9 = v8 * d_beta;
   const T v10 = square(cs0);
   const T v11 = v4 * grad;
