@@ -14,6 +14,13 @@
 
 namespace autofn_leaky_silu {
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -30,31 +37,33 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  return v0 * (leak + times_sigmoid<kNear>(T(1) - leak, v0));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  return v0 * (v0 < T(0) ? v1 + leak : v1 * leak + T(1)) / (v1 + T(1));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
   const T v0 = T(1) - leak;
-  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0 * x, x), x);
-  grad_x = grad * (leak + (times_sigmoid<kNear>(v0, x) + v1));
-  grad_leak = times_sigmoid<kNear, true>(x * grad, x);
+  const T v1 = -x;
+  const T v2 = x * grad;
+  const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0 * x, x), x);
+  grad_x = grad * (leak + (times_sigmoid<kNear>(v0, x) + v3));
+  grad_leak = v1 < T(-48) ? times_lower<kNear>(v2, v1) : times_sigmoid<kNear, true>(v2, x);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_double_backward(
     T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {
   const T v0 = T(1) - leak;
-  const T v1 = times_sigmoid<kNear>(x, x);
-  const T v2 = T(1) - v1;
-  const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x * v0, x), x);
-  const T v6 = d_x * (leak + (times_sigmoid<kNear>(v0, x) + v3));
-  const T v4 = grad * d_x;
-  const T v5 = v0 * v4 * (times_sigmoid<kNear, true>(x, x) + T(2) - v1);
-  const T v7 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v5, x), x);
-  grad_grad = v6 + times_sigmoid<kNear, true>(x * d_leak, x);
-  grad_x = v7 + times_sigmoid<kNear, true>(v2 * (grad * d_leak), x);
-  grad_leak = times_sigmoid<kNear, true>(v2 * v4, x);
+  const T v1 = T(1) - times_sigmoid<kNear>(x, x);
+  const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x * v0, x), x);
+  const T v5 = d_x * (leak + (times_sigmoid<kNear>(v0, x) + v2));
+  const T v3 = grad * d_x;
+  const T v4 = v0 * v3 * (T(2) - x * autofn::tanh(T(0.5) * x));
+  const T v6 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4, x), x);
+  grad_grad = v5 + times_sigmoid<kNear, true>(x * d_leak, x);
+  grad_x = v6 + times_sigmoid<kNear, true>(v1 * (grad * d_leak), x);
+  grad_leak = times_sigmoid<kNear, true>(v1 * v3, x);
 }
 
 }  // namespace autofn_leaky_silu

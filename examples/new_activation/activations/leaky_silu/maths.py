@@ -38,27 +38,23 @@ def double_vjp(needs, d_x, d_leak, grad, x, leak):
     s1 = torch.sigmoid(-v0)
     s0 = torch.sigmoid(v0)
     grad_grad = grad_x = grad_leak = None
-    if needs[1] or needs[2]:
-        v4 = v0 * s0
     if (needs[0] or needs[1]) and d_x is not None:
         v1 = s0 * (1 - leak)
-        v2 = v0 * s1
+        v2 = v1 * s1
     if (needs[0] or needs[1]) and d_leak is not None:
         v3 = s1 * d_leak
-    if (needs[1] or needs[2]) and d_x is not None:
-        v5 = s1 * d_x
     if needs[1] or needs[2]:
-        v6 = grad * (1 - v4)
+        v4 = grad * (1 - v0 * s0)
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (leak + (v1 + v1 * v2))
+        grad_grad = d_x * (leak + (v1 + v0 * v2))
     if needs[0] and d_leak is not None:
         grad_grad = add(grad_grad, v3 * torch.clamp(x, max=4e+18))
     if needs[1] and d_x is not None:
-        grad_x = grad * (v1 * v5) * (v2 + 2 - v4)
+        grad_x = grad * (v2 * d_x) * (2 - v0 * torch.tanh(0.5 * v0))
     if needs[1] and d_leak is not None:
-        grad_x = add(grad_x, v3 * v6)
+        grad_x = add(grad_x, v3 * v4)
     if needs[2] and d_x is not None:
-        grad_leak = v5 * v6
+        grad_leak = d_x * (s1 * v4)
     return grad_grad, grad_x, grad_leak
 
 
@@ -80,23 +76,22 @@ def vjp_jvp(needs, d_grad, d_x, d_leak, grad, x, leak):
     s1 = torch.sigmoid(-x)
     s0 = torch.sigmoid(x)
     d_grad_x = d_grad_leak = None
-    if d_grad is not None or d_x is not None:
-        v1 = x * s1
     if d_x is not None or d_leak is not None:
-        v2 = x * s0
-        v3 = s1 * grad
+        v2 = s1 * grad
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = s0 * (1 - leak)
+    if d_grad is not None:
+        v1 = x * s1
     if d_leak is not None or d_x is not None:
-        v4 = v3 * (1 - v2)
+        v3 = v2 * (1 - x * s0)
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * (leak + (v0 + v0 * v1))
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * v3 * d_x * (v1 + 2 - v2))
+        d_grad_x = add(d_grad_x, v0 * v2 * d_x * (2 - x * torch.tanh(0.5 * x)))
     if needs[0] and d_leak is not None:
-        d_grad_x = add(d_grad_x, v4 * d_leak)
+        d_grad_x = add(d_grad_x, v3 * d_leak)
     if needs[1] and d_grad is not None:
         d_grad_leak = v1 * d_grad
     if needs[1] and d_x is not None:
-        d_grad_leak = add(d_grad_leak, v4 * d_x)
+        d_grad_leak = add(d_grad_leak, v3 * d_x)
     return d_grad_x, d_grad_leak

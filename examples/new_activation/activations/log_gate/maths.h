@@ -24,6 +24,13 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -47,7 +54,8 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T log_gate_forward(T x) {
-  return times_sigmoid<kNear>(autofn::asinh(x), x);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1);
+  return times_lower<kNear>(autofn::asinh(x) / v0, x);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T log_gate_backward(T grad, T x) {
@@ -57,15 +65,14 @@ template <typename T, bool kNear = false> AUTOFN_FN T log_gate_backward(T grad, 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  const T v1 = root_sum(v0, T(1));
-  const T v2 = T(1) / v1;
-  const T v3 = autofn::asinh(v0);
-  const T v4 = v2 + times_sigmoid<kNear, true>(v3, v0);
-  const T v5 = times_sigmoid<kNear, true>(v2, v0) + times_sigmoid<kNear, true>(v4, v0);
-  const T v6 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v0), v0);
-  grad_grad = times_sigmoid<kNear>(v4 * d_x, v0);
-  grad_x = times_sigmoid<kNear>(d_x * grad * (v5 - v0 / powi<3>(v1) - v6), v0);
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = T(1) / root_sum(v0, T(1));
+  const T v2 = autofn::asinh(v0);
+  const T v3 = v1 + times_sigmoid<kNear, true>(v2, v0);
+  const T v4 = times_sigmoid<kNear, true>(v1, v0) + times_sigmoid<kNear, true>(v3, v0);
+  const T v5 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v2, v0), v0);
+  grad_grad = times_sigmoid<kNear>(v3 * d_x, v0);
+  grad_x = times_sigmoid<kNear>(d_x * grad * (v4 - v0 * powi<3>(v1) - v5), v0);
 }
 
 }  // namespace autofn_log_gate
