@@ -223,13 +223,19 @@ def formula(
 ) -> Formula | Callable[[Callable[..., Any]], Formula]:
     """Decorator: the function of SymPy symbols is a formula.
 
-    domain: per tensor or parameter, the interval its values lie in; outside it results are
-        unspecified.
-    reduction: the generated function takes `reduction="none" | "mean" | "sum"`, for losses.
-    amp: "float32" keeps the op in float32 under autocast.
-    save: "output" saves outputs in place of inputs for backward, also where that costs accuracy.
-    budget: ULP of float32 that values and gradients may be off by away from roots, for
-        `autofn verify --full`, whose exit code is 3 past it.
+    Args:
+        body: the function; with options it comes later, as for any decorator.
+        domain: per tensor or parameter, the interval its values lie in; outside it results are
+            unspecified.
+        reduction: the generated function takes `reduction="none" | "mean" | "sum"`, for losses.
+        amp: "float32" keeps the op in float32 under autocast.
+        save: "output" saves outputs in place of inputs for backward, also where that costs
+            accuracy.
+        budget: ULP of float32 that values and gradients may be off by away from roots, for
+            `autofn verify --full`, whose exit code is 3 past it.
+
+    Raises:
+        FormulaError: an option is not one of those above, with the line of the function.
     """
 
     def decorate(body: Callable[..., Any]) -> Formula:
