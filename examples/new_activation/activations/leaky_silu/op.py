@@ -58,6 +58,8 @@ def forward_leaf(tensors, values):
     x, leak = tensors
     if ops := _t.ops(x, leak):
         return (ops.forward(x, leak, _t.CODES[_t.result_type(x)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -68,6 +70,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     if ops := _t.ops(grad, x, leak):
         found = ops.backward(grad, x, leak, _t.bits(needs), _t.like_codes(grad, likes))
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -75,13 +79,16 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_leak = directions
+    given = _t.given(directions, tensors[0])
+    d_x, d_leak = given
     grad, x, leak = tensors
     if ops := _t.ops(grad, d_x, d_leak, x, leak):
         found = ops.double_backward(
             grad, d_x, d_leak, x, leak, _t.bits(needs), _t.like_codes(grad, likes)
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -7,6 +7,7 @@ float64 for float64, else in float32, and results are rounded once.
 
 import functools
 import math
+import sys
 
 import torch
 from torch import Tensor
@@ -60,6 +61,18 @@ def ops(*tensors):
     if tensors[0].is_cpu:
         return _runtime.kernels("cpu")
     return _runtime.kernels("cuda") if all(t.is_cuda for t in tensors) else None
+
+
+def sharding(*tensors):
+    """The rules for DTensors, where there are any; else None."""
+    for t in tensors:
+        if t is not None and type(t) is not Tensor and type(t) is not Parameter:
+            if "torch.distributed.tensor" not in sys.modules:
+                return None
+            from . import _sharding
+
+            return _sharding if _sharding.takes(tensors) else None
+    return None
 
 
 def direct(*tensors):
@@ -180,6 +193,13 @@ def fill(grads):
     """Cotangents, those of unused outputs as zeros."""
     given = next(g for g in grads if g is not None)
     return tuple(torch.zeros_like(given) if g is None else g for g in grads)
+
+
+def given(directions, like):
+    """Directions, 0 in place of those that are absent: kernels take all of them."""
+    if like is None:
+        return directions
+    return [like.new_zeros(()) if each is None else each for each in directions]
 
 
 def reduced(value, like, reference):
