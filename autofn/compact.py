@@ -46,29 +46,37 @@ def elementary(expr: Expr) -> Expr:
 
     They keep limits at 0, which a derivative may have no more: that of sin(u)**2/u**2 times u**2.
     """
-    heads_in = expr.atoms(heads.sinc, heads.spherical_bessel)
-    if not heads_in or trees.size(expr) > 2 * LIMIT:
-        return expr
-    plain: dict[Expr, Expr] = {}
-    shown: dict[Expr, Expr] = {}
-    inverse: dict[Expr, Expr] = {}
-    for u in sorted({head.args[-1] for head in heads_in}, key=sympy.default_sort_key):
-        s, c, r = (Symbol(f"_{name}{len(inverse)}", real=True) for name in "scr")
-        plain |= {sympy.sin(u): s, sympy.cos(u): c, heads.sinc(u): s * r}
-        for head in heads_in:
-            if isinstance(head, heads.spherical_bessel) and head.args[1] == u:
-                known = sympy.expand_func(sympy.jn(head.args[0], Symbol("_u")))
-                known = known.xreplace({sympy.sin(Symbol("_u")): s, sympy.cos(Symbol("_u")): c})
-                plain[head] = known.subs(Symbol("_u"), 1 / r)
+    arguments = {symbol for u in _arguments(expr) for symbol in u.free_symbols}
+    found = in_sines(expr)
+    return expr if found is None or _divides(found, arguments) else found
+
+
+def in_sines(expr: Expr) -> Expr | None:
+    """sinc(u) as sin(u)/u and Bessel functions likewise; None where there are none to write so."""
+    arguments = _arguments(expr)
+    if not arguments or trees.size(expr) > 2 * LIMIT:
+        return None
+    hidden, shown = expr, {}
+    dummy = Symbol("_u")
+    for k, u in enumerate(arguments):
+        s, c = Symbol(f"_s{k}", real=True), Symbol(f"_c{k}", real=True)
+        plain = {sympy.sin(u): s, sympy.cos(u): c, heads.sinc(u): s / u}
+        for head in expr.atoms(heads.spherical_bessel):
+            order, argument = head.args
+            if argument == u:
+                known = sympy.expand_func(sympy.jn(order, dummy))
+                plain[head] = known.xreplace({sympy.sin(dummy): s, sympy.cos(dummy): c, dummy: u})
+        hidden = hidden.xreplace(plain)
         shown |= {s: sympy.sin(u), c: sympy.cos(u)}
-        inverse[r] = u
-    hidden = expr.xreplace(plain)
     if hidden.has(sympy.Function):
-        return expr
-    found = sympy.expand(hidden.xreplace({r: 1 / u for r, u in inverse.items()}))
-    if _divides(found, {symbol for u in inverse.values() for symbol in u.free_symbols}):
-        return expr
-    return sympy.factor_terms(found).xreplace(shown)
+        return None
+    return sympy.factor_terms(sympy.expand(hidden)).xreplace(shown)
+
+
+def _arguments(expr: Expr) -> list[Expr]:
+    """What sinc and Bessel functions are applied to."""
+    found = expr.atoms(heads.sinc, heads.spherical_bessel)
+    return sorted({head.args[-1] for head in found}, key=sympy.default_sort_key)
 
 
 def _divides(expr: Expr, symbols: set[Symbol]) -> bool:

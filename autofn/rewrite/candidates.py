@@ -15,6 +15,7 @@ from autofn.rewrite.forms import (
     with_far_powers,
     with_inverses,
     with_linear_start,
+    with_sines_far,
     with_softplus_in_parts,
     with_tails,
 )
@@ -26,8 +27,9 @@ Form = Callable[[Expr, frozenset[Symbol]], Expr]
 
 FORMS: Sequence[tuple[str, Form]] = (
     ("tails", lambda expr, _: with_tails(expr)),
-    ("powers far out", lambda expr, _: with_far_powers(expr)),
+    ("powers far out", with_far_powers),
     ("linear start", with_linear_start),
+    ("sines far from 0", lambda expr, _: with_sines_far(expr)),
     ("exponential normal form", normal_form),
     ("softplus in parts", lambda expr, _: with_softplus_in_parts(expr)),
     ("powers of reciprocals", lambda expr, _: with_inverses(expr)),

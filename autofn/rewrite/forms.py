@@ -12,7 +12,7 @@ from sympy import Abs, Add, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
 
 from autofn import functions as heads
 from autofn import trees
-from autofn.compact import LIMIT
+from autofn.compact import LIMIT, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
 from autofn.rewrite.exponentials import exponents, in_exponential
@@ -102,25 +102,44 @@ FAR = (20, 30, 40, 60)
 SAME = mp.mpf(2) ** -56
 
 
-def with_far_powers(expr: Expr) -> Expr:
+def with_far_powers(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
     """The expression, and c*x**n where it is that for large x: x**2/(1 + x**2) overflows."""
     linear = [s for s in trees.symbols(expr) if s.name.startswith("_")]
     function = expr
     for symbol in linear:
         function = function.xreplace({symbol: S.One})
     unknown = trees.symbols(function)
-    if len(unknown) != 1 or trees.size(expr) > LIMIT or not _divides(function):
+    if len(unknown & tensors) != 1 or trees.size(expr) > LIMIT or not _divides(function):
         return expr
     if linear and sympy.expand(expr - Mul(function, *linear)) != 0:
         return expr
-    (x,) = unknown
-    sides = [_far_power(function, x, sign) for sign in (1, -1)]
+    (x,) = unknown & tensors
+    of_x = _far_power if len(unknown) == 1 else _far_ratio
+    sides = [of_x(function, x, sign) for sign in (1, -1)]
     branches = [(Mul(side[0], *linear), side[1]) for side in sides if side is not None]
     if len(branches) < 2:
         return expr
     if branches[0][0] == branches[1][0]:
         branches = [(branches[0][0], Abs(x) > max(abs(w.rhs) for _, w in branches))]
     return Piecewise(*branches, (expr, S.true), evaluate=False)
+
+
+def _far_ratio(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | None:
+    """The ratio of the leading terms of what is rational in x, with parameters."""
+    plain = expr.xreplace({Abs(x): sign * x, sympy.sign(x): Integer(sign)})
+    if not plain.is_rational_function(x) or plain.has(Piecewise, sympy.Float):
+        return None
+    top, bottom = (sympy.Poly(each, x) for each in sympy.fraction(sympy.together(plain)))
+    power = top.degree() - bottom.degree()
+    # The next terms are smaller by x, or by x**2.
+    steps = [each.degree() - m for each in (top, bottom) for (m,) in each.monoms()]
+    edge = Integer(2) ** (60 if any(step % 2 for step in steps) else 30)
+    factor = top.LC() / bottom.LC()
+    return factor * _power_of(x, power), (x > edge if sign > 0 else x < -edge)
+
+
+def _power_of(x: Expr, power: int) -> Expr:
+    return x**power if power >= 0 else inverse(x) ** -power
 
 
 def _divides(expr: Expr) -> bool:
@@ -155,9 +174,8 @@ def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | Non
         near = mp.nint(scale)
         whole = abs(scale - near) < mp.mpf(2) ** -100
         factor = Integer(int(near)) if whole else Float(mp.nstr(scale, 40), 40)
-    monomial = (sign * x) ** power if power >= 0 else inverse(sign * x) ** -power
     edge = Integer(2) ** e
-    return factor * monomial, (x > edge if sign > 0 else x < -edge)
+    return factor * _power_of(sign * x, power), (x > edge if sign > 0 else x < -edge)
 
 
 # --- near zero -------------------------------------------------------------------------------
@@ -187,6 +205,23 @@ def _number(expr: Expr) -> Expr | None:
     )
     value = _evaluated(sympy.cancel(plain) if plain.free_symbols else plain)
     return value if value is not None and value.is_number and value.is_finite else None
+
+
+# --- sines -----------------------------------------------------------------------------------
+
+
+def with_sines_far(expr: Expr) -> Expr:
+    """The expression, and sines of u in place of Bessel functions of u where |u| is over 1."""
+    arguments = {
+        node.args[-1]
+        for node in trees.nodes(expr)
+        if isinstance(node, heads.sinc | heads.spherical_bessel)
+    }
+    found = in_sines(expr)
+    if len(arguments) != 1 or found is None or found == expr:
+        return expr
+    (u,) = arguments
+    return Piecewise((found, Abs(u) > 1), (expr, S.true), evaluate=False)
 
 
 # --- sums ------------------------------------------------------------------------------------
