@@ -34,6 +34,7 @@ def emit(made: Plan) -> Package:
         "__init__.py": _init(definition, names, header),
         "_runtime.py": rendered("_runtime.py.j2", header=shared),
         "_build.py": rendered("_build.py.j2", header=header),
+        "_fake.py": rendered("_fake.py.j2", header=header),
         "_tensors.py": rendered("_tensors.py.j2", header=header),
         "maths.py": maths_text(made, names, header),
         "op.py": op_text(made, names, tuple(kernel for kernel, _ in scalar), header),
