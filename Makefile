@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check certify clean
+.PHONY: demo test check certify citizen clean
 
 demo: $(STAMP)  ## generate the swish op from its formula and print the verification table
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
@@ -20,6 +20,9 @@ check: $(STAMP)  ## lint, formatting and types
 
 certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks/certificate.md
 	$(BIN)/python benchmarks/certify.py
+
+citizen: $(STAMP)  ## formula by feature of PyTorch, goes on where it was stopped: docs/citizen.md
+	PYTHONPATH=tests $(BIN)/python -m citizen
 
 clean:
 	rm -rf $(VENV) build dist
