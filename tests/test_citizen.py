@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -136,3 +138,30 @@ def test_a_derivative_in_place_of_an_own_gradient_turns_cells_red(load: Load) ->
     made = load("surrogate", PYTORCH, edit)
     of = {name: run(FEATURES[name], made) for name in ("gradients", "forward and backward")}
     assert list(red(of)) == ["forward and backward"]
+
+
+# --- torch.compile and imports -------------------------------------------------------------------
+
+
+def test_importing_packages_leaves_the_compiler_alone() -> None:
+    """Its import takes two seconds; an own gradient asks for it when something is compiled."""
+    names = sorted(path.parent.name for path in (library().parent / "generated").glob("*/op.py"))
+    assert "spike" in names
+    code = f"import importlib, sys\nfor n in {names}: importlib.import_module('generated.' + n)\n"
+    code += "assert 'torch._dynamo' not in sys.modules and 'sympy' not in sys.modules"
+    env = {**os.environ, "PYTHONPATH": str(library().parent)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=env, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("value", "chosen"),
+    [("", False), ("kernels", True), ("mish,swish", True), ("mish", False), ("swish_beta", False)],
+)
+def test_which_packages_are_kernels_in_graphs(
+    value: str, chosen: bool, load: Load, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AUTOFN_COMPILE", value)
+    assert load("swish", PYTORCH).runtime.IN_GRAPHS is chosen
