@@ -5,6 +5,7 @@ Interrupted or run in parts it goes on where it was: cells are kept in build/cit
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -24,8 +25,15 @@ import click  # noqa: E402
 import torch  # noqa: E402
 
 from citizen.feature import FEATURES, Cell, Feature  # noqa: E402
-from citizen.subject import LEAVES, OUTSIDE, definitions, installed, subject  # noqa: E402
-from citizen.table import fill, page  # noqa: E402
+from citizen.subject import (  # noqa: E402
+    LEAVES,
+    OUTSIDE,
+    Subject,
+    definitions,
+    installed,
+    subject,
+)
+from citizen.table import cells, fill, page  # noqa: E402
 
 
 @click.command()
@@ -50,26 +58,26 @@ def main(
     ]
     failed = 0
 
-    def report(each: Feature, cell: Cell, seconds: float) -> None:
+    def report(made: Subject, each: Feature, cell: Cell, seconds: float) -> None:
         nonlocal failed
         failed += cell.status == "fail"
         if cell.status == "fail" or seconds > 20:
-            click.echo(f"{name} [{which}] {each.name}: {cell.status} {cell.detail} {seconds:.1f} s")
+            what = f"{made.name} [{made.leaf}] {each.name}"
+            click.echo(f"{what}: {cell.status} {cell.detail} {seconds:.1f} s")
 
-    table: dict[str, dict[str, dict[str, Cell]]] = {name: {} for name in known}
+    subjects = {}
+    for name, definition in known.items():
+        module = installed(definition, KEPT / "packages")
+        subjects[name] = [subject(definition, module, each) for each in LEAVES]
     for slow in (False, True):
         features = [each for each in chosen if each.slow is slow]
         for name in formulas or known:
-            module = installed(known[name], KEPT / "packages")
-            for which in (leaf,) if leaf else LEAVES:
-                made = subject(known[name], module, which)
-                cells = fill(made, features, KEPT, fresh=fresh, report=report)
-                table[name].setdefault(which, {}).update(cells)
-    if not (formulas or leaf or only or eager):
-        outside = [name for name, each in known.items() if each.source == OUTSIDE.name]
-        notes = ROOT / "docs" / "citizen.notes.md"
-        extra = notes.read_text(encoding="utf-8") if notes.exists() else ""
-        (ROOT / "docs" / "citizen.md").write_text(page(table, outside, extra), encoding="utf-8")
+            for made in subjects[name]:
+                if leaf in (None, made.leaf):
+                    fill(made, features, KEPT, fresh=fresh, report=functools.partial(report, made))
+    table = {name: {s.leaf: cells(s, KEPT) for s in each} for name, each in subjects.items()}
+    outside = [name for name, each in known.items() if each.source == OUTSIDE.name]
+    (ROOT / "docs" / "citizen.md").write_text(page(table, outside), encoding="utf-8")
     sys.exit(1 if failed else 0)
 
 

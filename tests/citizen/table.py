@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
+import functools
 import hashlib
 import inspect
 import json
@@ -26,14 +27,21 @@ Cells = dict[str, Cell]
 
 def key(each: Feature, subject: Subject) -> str:
     """A cell's result is kept for as long as the package, the feature and PyTorch are the same."""
-    folder = Path(str(subject.package.__file__)).parent
+    package = _of_package(Path(str(subject.package.__file__)).parent)
+    return hashlib.sha256(f"{_of_feature(each)} {package} {torch.__version__}".encode()).hexdigest()
+
+
+@functools.cache
+def _of_feature(each: Feature) -> str:
     source = textwrap.dedent(inspect.getsource(each.check))
-    digest = hashlib.sha256(ast.dump(ast.parse(source)).encode())
-    digest.update(torch.__version__.encode())
-    for path in sorted(folder.glob("*")):
-        if path.is_file():
-            digest.update(path.name.encode() + path.read_bytes())
-    return digest.hexdigest()
+    return hashlib.sha256(ast.dump(ast.parse(source)).encode()).hexdigest()
+
+
+@functools.cache
+def _of_package(folder: Path) -> str:
+    files = [path for path in sorted(folder.glob("*")) if path.is_file()]
+    content = b"".join(path.name.encode() + path.read_bytes() for path in files)
+    return hashlib.sha256(content).hexdigest()
 
 
 def fill(
@@ -43,24 +51,38 @@ def fill(
     *,
     fresh: bool = False,
     report: Callable[[Feature, Cell, float], None] = lambda *_: None,
-) -> Cells:
-    """The cells of a subject: what `folder` keeps of an earlier run, else run now and kept."""
-    file = folder / f"{subject.name}-{subject.leaf}.json"
-    kept = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-    found = {}
+) -> None:
+    """Runs the cells of a subject that `folder` does not keep, or keeps as failed."""
+    file = _file(subject, folder)
     for each in features:
-        wanted, entry = key(each, subject), kept.get(each.name)
-        if fresh or entry is None or entry["key"] != wanted or entry["status"] == "fail":
-            begun = time.monotonic()
-            cell = run(each, subject)
-            report(each, cell, time.monotonic() - begun)
-            kept[each.name] = {"key": wanted, **dataclasses.asdict(cell)}
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(json.dumps(kept, indent=1), encoding="utf-8")
-        else:
-            cell = Cell(entry["status"], entry["detail"])
-        found[each.name] = cell
-    return found
+        kept = {} if fresh else cells(subject, folder)
+        if kept.get(each.name, Cell("fail")).status != "fail":
+            continue
+        begun = time.monotonic()
+        cell = run(each, subject)
+        report(each, cell, time.monotonic() - begun)
+        content = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        content[each.name] = {"key": key(each, subject), **dataclasses.asdict(cell)}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(content, indent=1), encoding="utf-8")
+
+
+def cells(subject: Subject, folder: Path) -> Cells:
+    """The cells that are kept and still hold."""
+    file = _file(subject, folder)
+    content = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+    return {
+        each.name: Cell(content[each.name]["status"], content[each.name]["detail"])
+        for each in FEATURES.values()
+        if each.name in content and content[each.name]["key"] == key(each, subject)
+    }
+
+
+def _file(subject: Subject, folder: Path) -> Path:
+    return folder / f"{subject.name}-{subject.leaf}.json"
+
+
+_MARKS = {"pass": "✓", "n/a": "–"}
 
 
 class _Notes:
@@ -77,19 +99,16 @@ class _Notes:
         return [f"- {self._letter}{number}: {text}" for text, number in self._texts.items()]
 
 
-def page(table: dict[str, dict[str, Cells]], outside: Iterable[str], extra: str) -> str:
+def page(table: dict[str, dict[str, Cells]], outside: Iterable[str]) -> str:
     """docs/citizen.md: formula to leaf to cells."""
     errors, failures = _Notes("E"), _Notes("F")
 
     def mark(cell: Cell | None) -> str:
         if cell is None:
-            return "not run"
-        return {
-            "pass": "✓",
-            "n/a": "–",
-            "error": errors(cell.detail),
-            "fail": failures(cell.detail),
-        }[cell.status]
+            return "?"
+        if cell.status == "error":
+            return errors(cell.detail)
+        return failures(cell.detail) if cell.status == "fail" else _MARKS[cell.status]
 
     def both(name: str, feature: str) -> str:
         marks = [mark(table[name].get(leaf, {}).get(feature)) for leaf in LEAVES]
@@ -109,20 +128,21 @@ def page(table: dict[str, dict[str, Cells]], outside: Iterable[str], extra: str)
             shown = f"{name} *" if name in outside else name
             lines.append(f"| {shown} | " + " | ".join(both(name, c) for c in columns) + " |")
         lines.append("")
-    cells = [c for leaves in table.values() for cells in leaves.values() for c in cells.values()]
-    count = {s: sum(c.status == s for c in cells) for s in ("pass", "error", "fail", "n/a")}
+    every = [c for leaves in table.values() for found in leaves.values() for c in found.values()]
+    count = {s: sum(c.status == s for c in every) for s in ("pass", "error", "fail", "n/a")}
+    missing = len(table) * len(LEAVES) * len(FEATURES) - len(every)
     head = f"""# Generated ops in PyTorch, formula by feature
 
 Written by `make citizen` on PyTorch {torch.__version__}, CPU. {len(table)} formulas, those with a
 star outside the library, by {len(FEATURES)} features, on the {PYTORCH} leaf and on the compiled
-{KERNEL}: {len(cells)} cells, of which {count["pass"]} pass, {count["error"]} are a documented
-error, {count["fail"]} fail and {count["n/a"]} say nothing of their formula.
+{KERNEL}. Of the cells {count["pass"]} pass, {count["error"]} are a documented error,
+{count["fail"]} fail, {count["n/a"]} say nothing of their formula and {missing} were not run.
 
 A cell compares with the formula as it is written, evaluated in PyTorch operations in float64 and
 differentiated by autograd (`tests/citizen`). ✓: passes on both leaves; –: does not apply; En, Fn:
-an error and a failure, told below; one / other: {PYTORCH} leaf and {KERNEL}.
+an error and a failure, told below; ?: not run; one / other: {PYTORCH} leaf and {KERNEL}.
 """
     notes = [*errors.lines(), *failures.lines()]
     if notes:
         lines += ["## Errors", "", *notes, ""]
-    return "\n".join([head, *lines, extra]).rstrip() + "\n"
+    return "\n".join([head, *lines]).rstrip() + "\n"
