@@ -27,8 +27,8 @@ SECONDS = 6.0
 """For all rounds of a formula in a mode."""
 
 TEXT = """\
-float32, 2^20 elements, one thread; microseconds of CPU time, which a busy machine disturbs least, the
-median of interleaved rounds. All are under `torch.compile(fullgraph=True)`.
+float32, 2^20 elements, one thread; microseconds of CPU time, which a busy machine disturbs least,
+the median of interleaved rounds. All are under `torch.compile(fullgraph=True)`.
 
 - formula: PyTorch's own operator where there is one, else the formula in a stable form
 - fused: the generated op, as it compiles by default
