@@ -13,7 +13,8 @@ import pytest
 import torch
 from citizen import table  # noqa: F401 (its imports register the features)
 from citizen.feature import FEATURES, Cell, run
-from citizen.subject import KERNEL, OUTSIDE, PYTORCH, Subject, subject, write
+from citizen.subject import KERNEL, OUTSIDE, PYTORCH, Subject, many, subject, write
+from torch._subclasses import FakeTensorMode
 
 from autofn.load import load_file
 from autofn.model import Definition
@@ -165,3 +166,49 @@ def test_which_packages_are_kernels_in_graphs(
 ) -> None:
     monkeypatch.setenv("AUTOFN_COMPILE", value)
     assert load("swish", PYTORCH).runtime.IN_GRAPHS is chosen
+
+
+def _layouts(t: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
+    permuted = t.permute(2, 0, 3, 1)
+    return {
+        "dense": (t, t),
+        "transposed": (t.transpose(1, 2), t.transpose(1, 2)),
+        "channels last": (t.contiguous(memory_format=torch.channels_last), t),
+        "sliced": (t[..., ::2], t[..., 1::2]),
+        "mixed": (t, t.transpose(0, 1).contiguous().transpose(0, 1)),
+        "broadcast": (t, t[:1, :, :1]),
+        "crossed": (permuted[:1], permuted[:, :1]),
+        "lower rank": (t[0, 0], t),
+        "0-dim": (t[0, 0, 0, 0], permuted),
+        "empty": (t[:0], t[:1]),
+    }
+
+
+@needs_compiler
+def test_fake_outputs_lie_as_those_of_kernels(load: Load) -> None:
+    """Shapes, strides and dtypes of outputs, gradients and second order, in every layout."""
+    made = load("quadratic", KERNEL)
+    with made.active():
+        runtime = made.runtime
+        ops = getattr(torch.ops, runtime.namespace())
+        for label, (x, y) in _layouts(torch.randn(2, 5, 6, 4)).items():
+            shape = torch.broadcast_shapes(x.shape, y.shape)
+            grad = torch.ones((), dtype=x.dtype).expand(shape)
+            likes = [code for t in (x, y) for code in (t.dim(), 6, *t.shape)]
+            for op, args in (
+                (ops.forward, (x, y, 15)),
+                (ops.backward, (grad, x, y, 3, likes)),
+                (ops.backward, (grad, x, y, 2, likes)),
+            ):
+                mode = FakeTensorMode()
+                given = [mode.from_tensor(a) if isinstance(a, torch.Tensor) else a for a in args]
+                with mode:
+                    fake = many(op(*given))
+                for one, other in zip(fake, many(op(*args)), strict=True):
+                    found, wanted = ((t.shape, t.dtype, significant(t)) for t in (one, other))
+                    assert found == wanted, (label, op)
+
+
+def significant(t: torch.Tensor) -> list[int]:
+    """Strides, of dimensions along which there is a step."""
+    return [s for s, size in zip(t.stride(), t.shape, strict=True) if size > 1 and t.numel()]
