@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from autofn.model import Definition
-from autofn.package import Package
+from autofn.package import Package, write
 from autofn.verify import host, nvcc
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
@@ -85,10 +85,7 @@ class _Run:
         self.found = found
         # Not in the worker's own folder, from which a formula called `queue` would be imported.
         self.package = folder / "packages" / package.name
-        for path, text in package.files:
-            target = self.package / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+        write(package, self.package)
         self.tools = host.toolchain()
         self.workers: list[Worker] = []
         self.compilers: list[subprocess.Popen[str]] = []

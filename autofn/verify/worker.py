@@ -20,7 +20,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch._dynamo  # torch.func.grad imports it: the better, the sooner
@@ -50,6 +50,12 @@ BY_NAME: dict[str, Check] = {
 }
 
 
+class Sends(Protocol):
+    """Where rows go."""
+
+    def send(self, *message: Any) -> None: ...
+
+
 class Channel:
     """Rows to the parent; what checks print goes to stderr instead."""
 
@@ -62,7 +68,7 @@ class Channel:
         self.out.flush()
 
 
-def run(channel: Channel, backend: str, name: str, check: Callable[[], str]) -> None:
+def run(channel: Sends, backend: str, name: str, check: Callable[[], str]) -> None:
     """One check, its outcome one row whatever happens in Python."""
     channel.send("begin", backend, name)
     try:
