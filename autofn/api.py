@@ -12,13 +12,14 @@ from typing import Any, Literal
 
 from sympy import Interval
 
+from autofn import places
 from autofn.annotations import Tensor
-from autofn.errors import FormulaError, Location
+from autofn.errors import FormulaError, Location, about
 from autofn.model import (
     Definition,
     Options,
 )
-from autofn.trace import as_expr, line_of, trace
+from autofn.trace import as_expr, trace
 
 
 class Formula:
@@ -192,7 +193,7 @@ def formula(
     """
 
     def decorate(body: Callable[..., Any]) -> Formula:
-        where = line_of(body)
+        where = places.of_definition(body)
         options = Options(
             domain=_domain_option(domain, where),
             reduction=_one_of("reduction", reduction, (True, False), where),
@@ -213,6 +214,7 @@ def formula(
     return decorate(body)
 
 
+@about("options")
 def _one_of(name: str, value: Any, allowed: tuple[Any, ...], where: Location) -> Any:
     if not any(value is each or value == each for each in allowed):
         raise FormulaError(
@@ -223,6 +225,7 @@ def _one_of(name: str, value: Any, allowed: tuple[Any, ...], where: Location) ->
     return value
 
 
+@about("options")
 def _budget_option(budget: Any, where: Location) -> float | None:
     if budget is None:
         return None
@@ -236,6 +239,7 @@ def _budget_option(budget: Any, where: Location) -> float | None:
     return float(budget)
 
 
+@about("options")
 def _domain_option(
     domain: Mapping[str, Interval] | None, where: Location
 ) -> tuple[tuple[str, Interval], ...]:

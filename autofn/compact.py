@@ -41,6 +41,42 @@ def compact(expr: Expr) -> Expr:
     return min(candidates, key=_size).xreplace(shown)
 
 
+def elementary(expr: Expr) -> Expr:
+    """sinc and Bessel functions as sines and cosines again, where no division by u is left.
+
+    They keep limits at 0, which a derivative may have no more: that of sin(u)**2/u**2 times u**2.
+    """
+    heads_in = expr.atoms(heads.sinc, heads.spherical_bessel)
+    if not heads_in or trees.size(expr) > 2 * LIMIT:
+        return expr
+    plain: dict[Expr, Expr] = {}
+    shown: dict[Expr, Expr] = {}
+    inverse: dict[Expr, Expr] = {}
+    for u in sorted({head.args[-1] for head in heads_in}, key=sympy.default_sort_key):
+        s, c, r = (Symbol(f"_{name}{len(inverse)}", real=True) for name in "scr")
+        plain |= {sympy.sin(u): s, sympy.cos(u): c, heads.sinc(u): s * r}
+        for head in heads_in:
+            if isinstance(head, heads.spherical_bessel) and head.args[1] == u:
+                known = sympy.expand_func(sympy.jn(head.args[0], Symbol("_u")))
+                known = known.xreplace({sympy.sin(Symbol("_u")): s, sympy.cos(Symbol("_u")): c})
+                plain[head] = known.subs(Symbol("_u"), 1 / r)
+        shown |= {s: sympy.sin(u), c: sympy.cos(u)}
+        inverse[r] = u
+    hidden = expr.xreplace(plain)
+    if hidden.has(sympy.Function):
+        return expr
+    found = sympy.expand(hidden.xreplace({r: 1 / u for r, u in inverse.items()}))
+    if _divides(found, {symbol for u in inverse.values() for symbol in u.free_symbols}):
+        return expr
+    return sympy.factor_terms(found).xreplace(shown)
+
+
+def _divides(expr: Expr, symbols: set[Symbol]) -> bool:
+    return any(
+        power.exp.is_negative and power.base.free_symbols & symbols for power in expr.atoms(Pow)
+    )
+
+
 def _compact_piecewise(expr: Piecewise) -> Expr:
     return Piecewise(*((compact(value), where) for value, where in expr.args), evaluate=False)
 

@@ -27,12 +27,12 @@ from sympy import (
 )
 
 from autofn import trees
-from autofn.compact import compact
+from autofn.compact import compact, elementary
 from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
-from autofn.near_zero import with_regimes
 from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
+from autofn.rewrite.near_zero import with_regimes
 
 
 def moves(expr: Basic, variables: frozenset[Symbol]) -> bool:
@@ -308,5 +308,5 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    tidied = compact(recognise(derivative, parameters))
+    tidied = compact(recognise(elementary(derivative), parameters))
     return with_regimes(recognise(tidied, parameters))

@@ -10,6 +10,7 @@ from autofn import saving
 from autofn.emit.words import formula_lines, readable
 from autofn.model import Definition
 from autofn.plan import Plan, VariantPlan, plan
+from autofn.rewrite.steps import stages
 
 
 @dataclass(frozen=True)
@@ -20,9 +21,10 @@ class Explanation:
     sections: tuple[tuple[str, str], ...]
 
 
-def explain(definition: Definition) -> Explanation:
+def explain(definition: Definition, *, steps: bool = False) -> Explanation:
     """What is written, what is computed in its place, and what that costs and saves.
 
+    steps: with each rule that was applied, and the candidates among which each kernel was chosen.
     Raises FormulaError where the formula cannot be generated.
     """
     made = plan(definition)
@@ -32,7 +34,46 @@ def explain(definition: Definition) -> Explanation:
         ("Saved for backward", _saved(made)),
         ("Scalar operations per element", "\n".join(_operations(made))),
     ]
+    if steps:
+        sections += [
+            ("Rewriting, with operations and error in simulated float32", "\n".join(_steps(made))),
+            ("Candidates for kernels", "\n".join(_candidates(made))),
+        ]
     return Explanation(definition.name, tuple(sections))
+
+
+def _steps(made: Plan) -> list[str]:
+    lines: list[str] = []
+    for variant, source in zip(made.variants, made.definition.variants, strict=True):
+        prefix = f"[{_label(variant)}] " if variant.key else ""
+        for k, name in enumerate(made.definition.output_names):
+            for stage in stages(made.definition, source, k):
+                if stage.step is None:
+                    lines.append(f"{prefix}{name} = {readable(stage.expr)}  (as written)")
+                else:
+                    before, after = readable(stage.step.before), readable(stage.step.after)
+                    lines.append(f"  {stage.step.rule}: {before} -> {after}")
+                    lines.append(f"    because {stage.step.why}")
+                if stage.operations is not None:
+                    error = "" if stage.error is None else f", {stage.error}"
+                    lines.append(f"    {stage.operations} operations{error}")
+    return lines
+
+
+def _candidates(made: Plan) -> list[str]:
+    lines: list[str] = []
+    for variant in made.variants:
+        prefix = f"[{_label(variant)}] " if variant.key else ""
+        for decision in variant.decisions:
+            pass_name = decision.pass_name.replace("_", " ")
+            lines.append(f"{prefix}{pass_name}, at most {decision.budget:g} ULP:")
+            for k, each in enumerate(decision.candidates):
+                mark = "*" if k == decision.chosen else " "
+                lines.append(
+                    f"{mark} {each.name}: {each.operations} operations, "
+                    f"cost {each.cost:g}, {each.error}"
+                )
+    return lines
 
 
 def _label(variant: VariantPlan) -> str:

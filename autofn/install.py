@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Literal
 
-from autofn.errors import UsageError
+from autofn import cache
+from autofn.errors import UsageError, about
 from autofn.package import MANIFEST, MARKER, Package
 
 LOCK_TIMEOUT = 60.0
@@ -65,6 +66,7 @@ class _Plan:
     remove: tuple[str, ...]
 
 
+@about("output")
 def install(package: Package, root: str | os.PathLike[str], *, force: bool = False) -> Installed:
     """Write the package into `root/<name>`; files that would not change are not touched.
 
@@ -85,6 +87,25 @@ def install(package: Package, root: str | os.PathLike[str], *, force: bool = Fal
     return Installed(root / package.name, tuple(path for path, _ in plan.write), plan.remove)
 
 
+@about("output")
+def withdraw(package: Package, root: str | os.PathLike[str], before: Package | None) -> None:
+    """Undo an installation: `before` lies there again, or nothing; edited files stay.
+
+    Raises UsageError as `install` does.
+    """
+    if before is not None:
+        install(before, root, force=True)
+        return
+    folder = Path(root) / package.name
+    with _explained(folder, "written"), _locked(folder):
+        mine = tuple(path for path, text in package.files if _bytes(folder / path) == text.encode())
+        with _undivided():
+            _apply(_Plan(folder, (), mine))
+        with contextlib.suppress(OSError):  # not empty
+            folder.rmdir()
+
+
+@about("output")
 def check(package: Package, root: str | os.PathLike[str]) -> list[Drift]:
     """The differences between the package and `root/<name>`, byte for byte; writes nothing."""
     root = Path(root)
@@ -114,6 +135,7 @@ def _differences(package: Package, folder: Path) -> list[Drift]:
     return drifts
 
 
+@about("output")
 def read(folder: str | os.PathLike[str]) -> Package:
     """The generated package in a folder, by its manifest.
 
@@ -122,6 +144,14 @@ def read(folder: str | os.PathLike[str]) -> Package:
     folder = Path(folder)
     with _explained(folder, "read"):
         return _read(folder)
+
+
+def holds(folder: Path, path: str) -> bool:
+    """Whether the generated package in a folder has such a file, by its manifest."""
+    try:
+        return path in _listed(_manifest(folder))
+    except OSError:
+        return False
 
 
 def _read(folder: Path) -> Package:
@@ -455,18 +485,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def _lock_folder() -> Path:
-    import platformdirs
-
-    folder = platformdirs.user_cache_path("autofn", appauthor=False) / "locks"
-    try:
-        # The parent is the cache of built libraries too, which no one else may write to.
-        folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = cache.folder("locks")
+    if folder is None:
+        user = os.getuid() if hasattr(os, "getuid") else 0
+        folder = Path(tempfile.gettempdir()) / f"autofn-locks-{user}"
         folder.mkdir(mode=0o700, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
-    except OSError:
-        pass
-    user = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"autofn-locks-{user}"
-    folder.mkdir(mode=0o700, exist_ok=True)
     return folder

@@ -27,8 +27,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autofn.errors import AutofnError, FormulaError, InternalError, Location
-from autofn.load import ExprSource, FileSource, Source, opened
+from autofn.load import opened
 from autofn.model import Definition
+from autofn.reading import Input, Reading
+from autofn.source import ExprSource, FileSource, Source
 
 GENERATION_LIMIT = 300.0
 """Seconds for deriving and emitting one formula."""
@@ -57,12 +59,16 @@ class Action(Protocol):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one formula, or, where `name` is empty, of a whole source."""
+    """What became of one formula, or, where `name` is empty, of a whole source.
+
+    `inputs` are the files that the source had read by then, as far as its process could tell.
+    """
 
     source: Source
     name: str
     value: Any = None
     error: AutofnError | None = None
+    inputs: tuple[Input, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,6 +119,7 @@ class _Child:
     limit: float
     since: float
     formulas: list[tuple[str, Location]] = field(default_factory=list)
+    inputs: tuple[Input, ...] = ()
     current: int | None = None
     done: bool = False
 
@@ -207,7 +214,7 @@ class _Pool:
             timeout = min(timeout, EXPRESSION_LIMIT)
         arguments = (sender, source, first, self.action, timeout, str(scratch))
         process = self.context.Process(target=_work, args=arguments, daemon=False)
-        with _no_interrupt():
+        with no_interrupt():
             process.start()
         sender.close()
         return _Child(
@@ -229,8 +236,10 @@ class _Pool:
                     child.limit, child.since = limit, time.monotonic()
             elif kind == "formulas":
                 child.formulas = rest[0]
+            elif kind == "inputs":
+                child.inputs = rest[0]
             elif kind == "outcome":
-                self.ready[child.index].append(Outcome(child.source, *rest))
+                self._append(child, *rest)
             elif kind == "end":
                 child.done = True
                 self.finished.add(child.index)
@@ -241,7 +250,9 @@ class _Pool:
         if child.doing != "loading":
             remedy = "simplify the formula, or report it if it is simple"
         what = f"{child.doing} took longer than {child.limit:g} s"
-        self._give_up(child, FormulaError(what, where=place, remedy=remedy))
+        error = FormulaError(what, where=place, remedy=remedy)
+        error.kind = "time"
+        self._give_up(child, error)
 
     def _dead(self, child: _Child) -> None:
         child.process.join(5)
@@ -258,16 +269,20 @@ class _Pool:
             where=_place(child, ask=False),
             remedy="look for endless recursion, os._exit, or more data than memory holds",
         )
+        error.kind = "process"
         self._give_up(child, error)
 
     def _give_up(self, child: _Child, error: AutofnError) -> None:
         """This formula has failed with its process; those after it get a new one."""
         child.done = True
-        self.ready[child.index].append(Outcome(child.source, child.formula[0], error=error))
+        self._append(child, child.formula[0], None, error)
         if child.current is not None and child.current + 1 < len(child.formulas):
             self.waiting.insert(0, (child.index, child.current + 1))
         else:
             self.finished.add(child.index)
+
+    def _append(self, child: _Child, name: str, value: Any, error: AutofnError | None) -> None:
+        self.ready[child.index].append(Outcome(child.source, name, value, error, child.inputs))
 
 
 def _place(child: _Child, *, ask: bool) -> Location:
@@ -296,7 +311,7 @@ def _lines(trace: Path, path: str) -> list[int]:
 
 
 @contextlib.contextmanager
-def _no_interrupt() -> Iterator[None]:
+def no_interrupt() -> Iterator[None]:
     """Ctrl-C waits, so that it cannot strike a child that does not ignore it yet."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -316,7 +331,7 @@ def _work(
 ) -> None:
     _isolate(scratch)
     guard = _Guard(timeout)
-
+    reading = Reading()
     lock = threading.Lock()
 
     def send(*message: Any) -> None:
@@ -329,19 +344,21 @@ def _work(
         send("stage", current, doing, seconds)
 
     def outcome(name: str, value: Any = None, error: AutofnError | None = None) -> None:
+        send("inputs", reading.inputs())
         send("outcome", name, value, error)
 
     ours = list(sys.path)
     try:
         with contextlib.ExitStack() as stack:
-            with _memory_limit():
+            with _memory_limit(), reading.listening():
                 formulas = stack.enter_context(opened(source))
+            send("inputs", reading.inputs())
             send("formulas", [(formula.name, formula.where) for formula in formulas])
             for index in range(first, len(formulas)):
                 formula = formulas[index]
                 stage(index, "loading", timeout)
                 try:
-                    with _memory_limit():
+                    with _memory_limit(), reading.listening():
                         definition = formula.definition
                     stage(index, "generating", GENERATION_LIMIT)
                     with _search_path(ours):

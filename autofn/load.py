@@ -7,61 +7,20 @@ name the line; what loops for ever or kills its process is the business of `work
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib.util
 import linecache
 import os
 import signal
 import sys
-import traceback
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
+from autofn import places, suggest
 from autofn.api import Formula, collect_formulas
-from autofn.errors import AutofnError, FormulaError, Location
+from autofn.errors import AutofnError, FormulaError, Location, about
 from autofn.parse import parse_expression
-
-EXPR_SOURCE = "--expr"
-"""The source of formulas that were given as text."""
-
-
-@dataclass(frozen=True)
-class FileSource:
-    """A formula file; `only` picks one of its formulas, an `optional` one may have none."""
-
-    path: str
-    only: str | None = None
-    optional: bool = False
-
-    @property
-    def label(self) -> str:
-        return self.only or Path(self.path).stem
-
-    @property
-    def where(self) -> Location:
-        return Location(self.path, 1)
-
-
-@dataclass(frozen=True)
-class ExprSource:
-    """An expression as text; `params` are run-time numbers, None for one without a default."""
-
-    text: str
-    name: str = "f"
-    params: tuple[tuple[str, float | int | None], ...] = ()
-
-    @property
-    def label(self) -> str:
-        return self.name
-
-    @property
-    def where(self) -> Location:
-        return Location(EXPR_SOURCE, 1)
-
-
-Source = FileSource | ExprSource
+from autofn.source import EXPR_SOURCE, ExprSource, FileSource, Source
 
 
 def load_file(path: str | os.PathLike[str]) -> list[Formula]:
@@ -99,29 +58,29 @@ def opened(source: Source) -> Iterator[list[Formula]]:
         yield [f for f in own if source.only in (None, f.name)]
 
 
+@about("file")
 def _compiled(path: str) -> types.CodeType:
     text = _read(path)
     try:
         return compile(text, path, "exec", dont_inherit=True)
     except SyntaxError as error:
-        where = Location(error.filename or path, error.lineno or 1)
-        raise FormulaError(
-            f"syntax error: {error.msg}", where=where, remedy="correct the line"
-        ) from None
+        raise _syntax_error(error, path) from None
     except (MemoryError, RecursionError):
         raise FormulaError(
             "the file is nested too deeply for Python to read",
-            where=Location(path, 1),
+            where=Location(path, 1, whole=True),
             remedy="split the expression",
         ) from None
     except ValueError as error:  # null bytes, before Python 3.12
         raise FormulaError(
-            f"syntax error: {error}", where=Location(path, 1), remedy="save it as UTF-8 text"
+            f"syntax error: {error}",
+            where=Location(path, 1, whole=True),
+            remedy="save it as UTF-8 text",
         ) from None
 
 
 def _read(path: str) -> str:
-    where = Location(path, 1)
+    where = Location(path, 1, whole=True)
     if os.path.isdir(path):
         raise FormulaError(f"{path} is a folder", remedy="name a formula file in it")
     if not path.endswith(".py"):
@@ -136,11 +95,14 @@ def _read(path: str) -> str:
         reason = getattr(error, "strerror", None) or error
         raise FormulaError(f"{path} cannot be read: {reason}", remedy="check the path") from None
     try:
+        if b"coding" not in data[:200]:
+            # Python's own message does not say so of the first two lines.
+            data.decode("utf-8-sig")
         return importlib.util.decode_source(data)
     except UnicodeDecodeError as error:
         line = data[: error.start].count(b"\n") + 1
         raise FormulaError(
-            f"the file is not {error.encoding.upper()} text",
+            f"the file is not {error.encoding.upper().removesuffix('-SIG')} text",
             where=Location(path, line),
             remedy="save it as UTF-8",
         ) from None
@@ -148,6 +110,7 @@ def _read(path: str) -> str:
         raise FormulaError(f"{error}", where=where, remedy="save it as UTF-8") from None
 
 
+@about("loading")
 def _execute(code: types.CodeType, module: types.ModuleType, path: str) -> None:
     # getsource must see the file as it is now.
     linecache.checkcache(path)
@@ -156,10 +119,7 @@ def _execute(code: types.CodeType, module: types.ModuleType, path: str) -> None:
     except AutofnError as error:
         raise error.at(_line_in(error, path)) from None
     except SyntaxError as error:  # in a file that this one imports
-        where = Location(error.filename or path, error.lineno or 1)
-        raise FormulaError(
-            f"syntax error: {error.msg}", where=where, remedy="correct the line"
-        ) from None
+        raise _syntax_error(error, path) from None
     except RecursionError as error:
         raise FormulaError(
             "the file recurses without an end",
@@ -189,38 +149,28 @@ def _execute(code: types.CodeType, module: types.ModuleType, path: str) -> None:
 
 
 def _line_in(error: BaseException, path: str) -> Location:
-    """The innermost line of the file in the traceback."""
-    lines = [
-        line
-        for frame, line in traceback.walk_tb(error.__traceback__)
-        if frame.f_code.co_filename == path
-    ]
-    return Location(path, lines[-1] if lines else 1)
+    return places.of_exception(error, path) or Location(path, 1, whole=True)
+
+
+def _syntax_error(error: SyntaxError, path: str) -> FormulaError:
+    where = places.of_syntax(error, path)
+    found = FormulaError(f"syntax error: {error.msg}", where=where, remedy="correct the line")
+    found.kind = "syntax"
+    return found
 
 
 def _remedy_for(error: BaseException) -> str:
     if isinstance(error, ModuleNotFoundError):
         return f"install {error.name}, or remove the import"
-    if isinstance(error, NameError) and error.name:
-        import sympy
-
-        from autofn import functions
-
-        if error.name in functions.__all__:
-            return f"add: from autofn.functions import {error.name}"
-        if error.name in ("Tensor", "Learnable", "PerChannel", "formula"):
-            return f"add: from autofn import {error.name}"
-        close = difflib.get_close_matches(error.name, dir(sympy), n=1, cutoff=0.8)
-        if close:
-            return f"add: from sympy import {close[0]}"
-    return "a formula file must run as plain Python"
+    return suggest.for_exception(error) or "a formula file must run as plain Python"
 
 
+@about("no-formula")
 def _check_names(formulas: list[Formula], path: str) -> None:
     if not formulas:
         raise FormulaError(
             "the file has no formula",
-            where=Location(path, 1),
+            where=Location(path, 1, whole=True),
             remedy="put @formula (from autofn import formula) above a function of SymPy symbols",
         )
     first: dict[str, Formula] = {}

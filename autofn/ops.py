@@ -617,6 +617,15 @@ _TABLE += [
         domain=(0.0, 3.0),
     ),
     Op(
+        "decay_of_sum",
+        "",
+        "autofn::value(autofn::decay<kNear>({0}, {1}))",
+        13,
+        1.0,
+        lambda a, b: mpmath.exp(b - a),
+        domain=(0.0, 3.0),
+    ),
+    Op(
         "exp_of_sum",
         "",
         "autofn::exp<kNear>({0}, {1})",

@@ -29,6 +29,14 @@ class Package:
         return dict(self.files)[path]
 
 
+def write(package: Package, folder: Path) -> None:
+    """Writes a package's files into a folder of one's own; `install` is for users' folders."""
+    for path, text in package.files:
+        target = folder / path
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(text, encoding="utf-8")
+
+
 def imported(folder: Path, prefix: str) -> ModuleType:
     """The package in a folder, under a name that no module has, whatever the formula is called."""
     name = f"{prefix}_{folder.name}"

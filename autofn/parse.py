@@ -8,7 +8,6 @@ SymPy would expand in full, keep hostile input from taking time or memory.
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 import math
 import operator
@@ -25,7 +24,10 @@ from sympy import Expr, Integer, Piecewise, Rational, S, Symbol
 from sympy.logic.boolalg import Boolean
 
 from autofn import functions
-from autofn.errors import UsageError
+from autofn.errors import Location, UsageError, about
+from autofn.places import characters
+from autofn.source import EXPR_SOURCE
+from autofn.suggest import close
 
 MAX_CHARACTERS = 4_000
 MAX_NODES = 1_000
@@ -61,6 +63,7 @@ class _Callable:
     most: int
 
 
+@about("expression")
 def parse_expression(text: str, names: Collection[str] = ()) -> Expr:
     """The SymPy expression that `text` writes in Python's notation; free names are real symbols.
 
@@ -98,7 +101,7 @@ _LOGICAL = ("And", "Or", "Not", "ITE", "Piecewise")
 
 _CONSTANTS: Mapping[str, Expr] = {"pi": S.Pi, "E": S.Exp1}
 
-_OTHER_NAMES = {
+OTHER_NAMES = {
     "arcsin": "asin(x)",
     "arccos": "acos(x)",
     "arctan": "atan(x)",
@@ -184,6 +187,8 @@ class _Parser:
     text: str
     names: frozenset[str]
     nodes: int = field(default=0)
+    lead: int = field(default=0)
+    """Blanks before the text that were cut off."""
 
     # --- the text --------------------------------------------------------------------------
 
@@ -226,7 +231,7 @@ class _Parser:
             self._fail("too many signs in a row", signs.start(), "simplify the expression")
 
     def _tree(self) -> ast.expr:
-        lead = len(self.text) - len(self.text.lstrip())
+        self.lead = len(self.text) - len(self.text.lstrip())
         self.text = self.text.lstrip()
         try:
             with warnings.catch_warnings():
@@ -235,7 +240,7 @@ class _Parser:
         except SyntaxError as error:
             column = max((error.offset or 1) - 1, 0)
             what, remedy = self._syntax(error, column)
-            self._fail(what, column + lead, remedy)
+            self._fail(what, column, remedy)
         except (ValueError, MemoryError, RecursionError) as error:
             raise UsageError(
                 f"the expression cannot be read: {error or type(error).__name__}", remedy=_REMEDY
@@ -252,16 +257,21 @@ class _Parser:
             return what, "write `*` for every product: 2*x, not 2x"
         return what, _REMEDY
 
-    def _fail(self, what: str, column: int, remedy: str) -> NoReturn:
-        raise UsageError(f"column {column + 1} of the expression: {what}", remedy=remedy)
-
-    def _column(self, node: ast.AST) -> int:
-        """Python counts bytes of UTF-8."""
-        offset: int = getattr(node, "col_offset", 0)
-        return len(self.text.encode()[:offset].decode(errors="replace"))
+    def _fail(self, what: str, column: int, remedy: str, end: int | None = None) -> NoReturn:
+        text = " " * self.lead + self.text
+        begin = column + self.lead
+        span = (begin, max(begin + 1, self.lead + (end or 0)))
+        error = UsageError(
+            f"column {begin + 1} of the expression: {what}",
+            where=Location(EXPR_SOURCE, 1, span, text),
+            remedy=remedy,
+        )
+        raise error
 
     def _refuse(self, node: ast.AST, what: str, remedy: str) -> NoReturn:
-        self._fail(what, self._column(node), remedy)
+        begin = characters(self.text, getattr(node, "col_offset", 0))
+        end = characters(self.text, getattr(node, "end_col_offset", None) or 0)
+        self._fail(what, begin, remedy, end)
 
     # --- the tree --------------------------------------------------------------------------
 
@@ -434,7 +444,7 @@ class _Parser:
             return self._logical(node, name, depth)
         function = function_table().get(name)
         if function is None or name in self.names:
-            self._refuse(node, f"{name!r} is not a function", self._suggestion(name))
+            self._refuse(node.func, f"{name!r} is not a function", self._suggestion(name))
         if not function.least <= len(node.args) <= function.most:
             most = f" to {function.most}" if function.most != function.least else ""
             self._refuse(
@@ -490,12 +500,11 @@ class _Parser:
         return self._number(value, depth), self._condition(condition, depth)
 
     def _suggestion(self, name: str) -> str:
-        if name in _OTHER_NAMES:
-            return f"write {_OTHER_NAMES[name]}"
-        known = {each.lower(): each for each in (*function_table(), *_LOGICAL)}
-        close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.6)
-        if close:
-            return f"did you mean {known[close[0]]}?"
+        if name in OTHER_NAMES:
+            return f"write {OTHER_NAMES[name]}"
+        meant = close(name, (*function_table(), *_LOGICAL))
+        if meant:
+            return f"did you mean {meant}?"
         if len(name) == 1 or re.search(rf"\b{re.escape(name)}\b(?!\s*\()", self.text):
             return f"write {name}*(...) for a product"
         return f"functions are: {', '.join(sorted((*function_table(), *_LOGICAL)))}"

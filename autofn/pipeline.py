@@ -11,9 +11,9 @@ from autofn.plan import plan
 __all__ = ["Explanation", "explain", "generate"]
 
 
-def generate(definition: Definition) -> Package:
-    """The package of a definition, not yet verified or written.
+def generate(definition: Definition, *, tests: bool = False) -> Package:
+    """The package of a definition, not yet verified or written; with `tests` of its own.
 
     Raises FormulaError where the formula cannot be generated.
     """
-    return emit(plan(definition))
+    return emit(plan(definition), tests=tests)

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import math
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import sympy
+from mpmath import mp
 from sympy import Expr, Symbol
 
 from autofn import saving, trees
-from autofn.compensate import compensated
 from autofn.derive import (
     Derivation,
     Term,
@@ -26,9 +25,12 @@ from autofn.derive import (
 from autofn.errors import FormulaError
 from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
-from autofn.normal_form import normal_form, with_horner_arguments
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
-from autofn.saturate import clamped, constant_sides, is_nan, outputs_at
+from autofn.rewrite import sample, simulate
+from autofn.rewrite.candidates import candidates
+from autofn.rewrite.memory import remembered
+from autofn.rewrite.saturate import Finite
+from autofn.rewrite.search import Decision, choose
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -88,7 +90,7 @@ class VariantPlan:
 
     Names of inputs: leaves and outputs by their own name, cotangents as `Plan.grads`, tangents
     and second cotangents as `direction_name` of what they belong to. `jvp` and `vjp_jvp` are None
-    where the user's own gradient has no transpose.
+    where the user's own gradient has no transpose. `decisions` says how each kernel was chosen.
     """
 
     key: tuple[tuple[str, Choice], ...]
@@ -100,6 +102,7 @@ class VariantPlan:
     jvp: Program | None
     vjp_jvp: Program
     kernels: dict[Pass, Program]
+    decisions: tuple[Decision, ...]
 
 
 @dataclass(frozen=True)
@@ -220,7 +223,7 @@ def _variant(
     fixed = frozenset(symbol for symbol, _ in numbers)
 
     vjp_inputs = [*cotangents, *kept]
-    finite = _Finite(definition)
+    finite = Finite(definition)
     forward_results = [
         Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)
     ]
@@ -249,9 +252,11 @@ def _variant(
         name: finite(functools.partial(_lowered, inputs, fixed), results)
         for name, (inputs, results) in passes.items()
     }
-    for_kernels = {
-        name: finite(functools.partial(_for_kernels, inputs, fixed), results)
+    searching = _Search(definition, primals, passes["forward"], fixed)
+    chosen = {
+        name: searching(name, inputs, finite.results(lowering, results))
         for name, (inputs, results) in passes.items()
+        for lowering in [functools.partial(_for_kernels, inputs, fixed)]
     }
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
@@ -273,54 +278,9 @@ def _variant(
         programs["double_backward"],
         jvp,
         vjp_jvp,
-        for_kernels,
+        {name: program for name, (program, _) in chosen.items()},
+        tuple(decision for _, decision in chosen.values()),
     )
-
-
-def _mapped(rewrite: Callable[[Expr], Expr], results: list[Result]) -> list[Result]:
-    return [
-        each if each.expr is None else dataclasses.replace(each, expr=rewrite(each.expr))
-        for each in results
-    ]
-
-
-class _Finite:
-    """Programs that give no NaN at an infinite tensor where the expression is constant far out."""
-
-    def __init__(self, definition: Definition) -> None:
-        self._tensors = [leaf for leaf in definition.tensors if leaf.symbol is not None]
-        self._domains = dict(definition.options.domain)
-        self._defaults = {
-            leaf.name: float(leaf.parameter.default)
-            for leaf in definition.leaves
-            if isinstance(leaf.parameter.default, int | float)
-        }
-
-    def __call__(
-        self, lowered: Callable[[list[Result]], Program], results: list[Result]
-    ) -> Program:
-        program = lowered(results)
-        for leaf in self._tensors:
-            if leaf.name in self._domains:
-                continue
-            ends = [
-                outputs_at(program, leaf.name, sign * math.inf, self._defaults) for sign in (-1, 1)
-            ]
-            if not any(is_nan(value) for values in ends for value in values):
-                continue
-            sides = constant_sides(program, leaf.name, self._defaults)
-            x = leaf.symbol
-            assert x is not None
-            # All outputs, so that they go on sharing what they are made of.
-            within = (True, True) in sides
-            results = [
-                each
-                if each.expr is None
-                else dataclasses.replace(each, expr=clamped(each.expr, x, *side, within=within))
-                for each, side in zip(results, sides, strict=True)
-            ]
-            program = lowered(results)
-        return program
 
 
 def _lowered(
@@ -330,17 +290,55 @@ def _lowered(
 
 
 def _for_kernels(
-    inputs: list[tuple[Symbol, Input]],
-    fixed: frozenset[Symbol],
-    results: list[Result],
+    inputs: list[tuple[Symbol, Input]], fixed: frozenset[Symbol], results: list[Result]
 ) -> Program:
-    """The program of a kernel: in the exponential normal form where that costs less."""
-    arranged = _mapped(with_horner_arguments, results)
-    formed = _mapped(normal_form, arranged)
-    programs = [lower(inputs, arranged, fixed, for_kernels=True)]
-    if formed != arranged:
-        programs.append(lower(inputs, formed, fixed, for_kernels=True))
-    return compensated(min(programs, key=lambda program: program.cost))
+    return lower(inputs, results, fixed, for_kernels=True)
+
+
+class _Search:
+    """The kernels of a variant, each chosen among its candidates."""
+
+    def __init__(
+        self,
+        definition: Definition,
+        primals: list[tuple[Symbol, Input]],
+        forward: tuple[list[tuple[Symbol, Input]], list[Result]],
+        fixed: frozenset[Symbol],
+    ) -> None:
+        self._fixed = fixed
+        tensors = [leaf.name for leaf in definition.tensors]
+        self._tensors = [each.name for _, each in primals if each.name in tensors]
+        self._symbols = frozenset(s for s, each in primals if each.name in tensors)
+        inputs, results = forward
+        outputs = lower(inputs, results, fixed)
+        self._points = [
+            {**point, **self._saved(outputs, simulate.exact(outputs, point))}
+            for point in sample.of(definition, self._tensors)
+        ]
+
+    @staticmethod
+    def _saved(program: Program, values: list[Any]) -> dict[str, float]:
+        """The outputs at a point, as backward gets them."""
+        with mp.workprec(simulate.EXACT):
+            return {
+                output.name: float(simulate.rounded(value))
+                for output, value in zip(program.outputs, values, strict=True)
+                if value is not None
+            }
+
+    def __call__(
+        self, pass_name: Pass, inputs: list[tuple[Symbol, Input]], results: list[Result]
+    ) -> tuple[Program, Decision]:
+        def searched() -> tuple[Program, Decision]:
+            lowered = functools.partial(_for_kernels, inputs, self._fixed)
+            truth = simulate.sampled(
+                lower(inputs, results, self._fixed), self._points, frozenset(self._tensors)
+            )
+            return choose(pass_name, candidates(results, lowered, self._symbols), truth)
+
+        question = [pass_name, inputs, sorted(map(str, self._fixed)), self._points]
+        asked = [(r.name, r.like, r.direction, r.expr and sympy.srepr(r.expr)) for r in results]
+        return remembered(repr((question, asked, sorted(map(str, self._symbols)))), searched)
 
 
 def _results(

@@ -18,8 +18,8 @@ from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
 from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
-from autofn.normal_form import choose
 from autofn.ops import BY_CLASS, OPS
+from autofn.rewrite.heads import choose, decay, inverse
 
 ELEMENT = "element"
 CHANNEL = "channel"
@@ -263,10 +263,6 @@ class _Lowering:
         number = all(parent.number for parent in parents)
         if op == "neg" and parents[0].op == "neg":
             return parents[0].args[0]
-        if self._for_kernels and op == "exp" and parents[0].op == "neg":
-            (positive,) = parents[0].args
-            if self.nodes[positive].op == "abs":
-                return self._op("decay", positive)
         if self._for_kernels and op in ("sigmoid", "times_sigmoid") and parents[-1].op == "neg":
             return self._op(f"{op}_minus", *args[:-1], parents[-1].args[0])
         if op in _FOLDED:
@@ -309,13 +305,13 @@ class _Lowering:
             for arg in rest:
                 result = self._op(op, result, self.value(arg))
             return result
+        if isinstance(expr, inverse):
+            return self._op("div", self.constant(S.One), self.value(expr.args[0]))
         if isinstance(expr, choose):
             u, below, above = expr.args
             return self._select([(below, u < 0), (above, S.true)])
-        if self._for_kernels and isinstance(expr, sympy.exp) and _decays(expr.args[0]) > 1:
-            # exp(-2 |u|) is the square of what is there already.
-            power, magnitude = -expr.args[0].args[0], expr.args[0].args[1]
-            return self._powi(self._op("decay", self.value(magnitude)), int(power))
+        if isinstance(expr, decay):
+            return self._op("decay", self._op("abs", self.value(expr.args[0])))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
             factor, base = square
             at = self.value(base)
@@ -377,13 +373,8 @@ class _Lowering:
             rank = list(_TAILS).index(type(head)) if type(head) in _TAILS else None
             if rank is None or (found is not None and found[0] <= rank):
                 continue
-            if isinstance(head, sympy.exp) and _decays(head.args[0]):
-                continue  # of the exponential normal form, in polynomials
-            if isinstance(head, choose):
-                u, below, above = head.args
-                below = self._definitions.get(below, below)
-                if (below, above) != (sympy.exp(-sympy.Abs(u)), S.One):
-                    continue
+            if isinstance(head, choose) and self._power_of_decay(head) is None:
+                continue
             rest = Mul(coefficient, *(f for f in factors if f is not factor))
             if rest.free_symbols:
                 found = rank, head, rest, factor
@@ -391,11 +382,22 @@ class _Lowering:
             return None
         _, head, rest, _ = found
         u = head.args[0]
+        if isinstance(head, choose):
+            u = Mul(self._power_of_decay(head), u)
         if isinstance(head, sympy.exp) and (square := _scaled_square(u)):
             scale, base = square
             args = (self.value(rest), self.value(base), self._factors(scale, [base]))
             return self._op("times_exp_product", *args)
         return self._op(_TAILS[type(head)], self.value(rest), self.value(u))
+
+    def _power_of_decay(self, head: Expr) -> Expr | None:
+        """k of choose(u, decay(u)**k, 1), which is exp(k*u) below zero, else 1."""
+        u, below, above = head.args
+        below = self._definitions.get(below, below)
+        if above != 1:
+            return None
+        base, power = below.as_base_exp()
+        return power if self._definitions.get(base, base) in (decay(u), decay(-u)) else None
 
     def _flattened(self, product: Expr) -> list[Expr]:
         """The factors, shared products that contain such an f taken apart: it comes last."""
@@ -482,12 +484,6 @@ _TAILS: Mapping[type, str] = {
     heads.sigmoid: "times_sigmoid",
 }
 """Functions that vanish somewhere, and their products. Of several, the first goes last."""
-
-
-def _decays(exponent: Basic) -> int:
-    """n of an exponent -n * |u|, n = 1, 2, ...; else 0."""
-    factor, rest = exponent.as_coeff_Mul()
-    return int(-factor) if isinstance(rest, sympy.Abs) and factor.is_Integer and factor < 0 else 0
 
 
 def _scaled_square(exponent: Basic) -> tuple[Expr, Expr] | None:

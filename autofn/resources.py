@@ -1,4 +1,4 @@
-"""Where the templates and the formula library lie: beside the package, or inside its wheel."""
+"""Where templates, formula library and documents lie: beside the package, or in its wheel."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ def _folder(name: str) -> Path:
 
 def templates() -> Path:
     return _folder("templates")
+
+
+def documents() -> Path:
+    """The folder of the documentation, or of what of it commands show."""
+    return _folder("docs")
 
 
 def library() -> Path:

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import sympy
 from sympy import Interval, Symbol
 
+from autofn import places
 from autofn.annotations import Learnable, PerChannel, Tensor
-from autofn.errors import FormulaError, Location
+from autofn.errors import FormulaError, Location, about
 from autofn.model import (
     NUMBERS,
     REQUIRED,
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from autofn.api import Formula
 
 
+@about("signature")
 def parameters_of(formula: Formula) -> tuple[Parameter, ...]:
     where = formula.where
     try:
@@ -39,7 +41,10 @@ def parameters_of(formula: Formula) -> tuple[Parameter, ...]:
             where=where,
             remedy="import the names they use at the top of the file",
         ) from None
-    parameters = tuple(_parameter(p, where) for p in signature.parameters.values())
+    parameters = tuple(
+        _parameter(p, places.of_parameter(formula.body, p.name))
+        for p in signature.parameters.values()
+    )
     number: Parameter | None = None
     for parameter in parameters:
         if parameter.keyword_only:
@@ -50,7 +55,7 @@ def parameters_of(formula: Formula) -> tuple[Parameter, ...]:
             raise FormulaError(
                 f"{parameter.kind.value} {parameter.name!r} follows {number.name!r}, "
                 f"a {number.kind.value}",
-                where=where,
+                where=places.of_parameter(formula.body, parameter.name),
                 remedy="tensors and learnable parameters come first, then numbers and choices",
             )
     return parameters

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import inspect
 import itertools
 import keyword
 import math
-import re
-import textwrap
 import typing
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -16,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import sympy
 from sympy import Expr, Symbol
 
-from autofn.errors import FormulaError, Location
+from autofn import places, suggest
+from autofn.errors import FormulaError, Location, about
 from autofn.model import (
     Choice,
     Definition,
@@ -33,20 +31,6 @@ if TYPE_CHECKING:
     from autofn.api import Formula
 
 MAX_VARIANTS = 16
-
-
-def line_of(body: Callable[..., Any]) -> Location:
-    """The line of `def`, which `co_firstlineno` is not where there are decorators."""
-    code = body.__code__
-    line = code.co_firstlineno
-    try:
-        lines, start = inspect.getsourcelines(body)
-    except (OSError, TypeError, SyntaxError):
-        return Location(code.co_filename, line)
-    for offset, text in enumerate(lines):
-        if re.match(r"\s*(async\s+)?def\s", text):
-            return Location(code.co_filename, start + offset)
-    return Location(code.co_filename, line)
 
 
 def trace(formula: Formula) -> Definition:
@@ -97,7 +81,7 @@ def trace(formula: Formula) -> Definition:
         names = got_names
         allowed = {leaf.symbol for leaf in leaves if leaf.symbol is not None}
         for output in outputs:
-            _check_symbols(output, allowed, name, where)
+            _check_symbols(output, allowed, name, formula.body)
         gradient = _own_gradient(formula, values, leaves, dict(key), names)
         variants.append(Variant(tuple(key), outputs, gradient))
     assert names is not None
@@ -112,25 +96,11 @@ def trace(formula: Formula) -> Definition:
         options=formula.options,
         source=formula.source,
         where=where,
-        calls=_calls(formula.body, where),
+        calls=tuple(places.of_calls(formula.body, where.file).items()),
     )
 
 
-def _calls(body: Callable[..., Any], where: Location) -> tuple[tuple[str, Location], ...]:
-    try:
-        lines, start = inspect.getsourcelines(body)
-        tree = ast.parse(textwrap.dedent("".join(lines)))
-    except (OSError, TypeError, SyntaxError):
-        return ()
-    found: dict[str, Location] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
-            callee = node.func
-            name = callee.id if isinstance(callee, ast.Name) else getattr(callee, "attr", "")
-            found.setdefault(name, Location(where.file, start + node.lineno - 1))
-    return tuple(found.items())
-
-
+@about("signature")
 def _check_names(name: str, parameters: tuple[Parameter, ...], where: Location) -> None:
     if not name.isidentifier():
         raise FormulaError(
@@ -190,6 +160,7 @@ def _values(
     return values
 
 
+@about("body")
 def _run(body: Callable[[], Any], name: str, where: Location) -> Any:
     """`body()`, its exceptions turned into errors that name the line in the user's file."""
     try:
@@ -205,23 +176,15 @@ def _run(body: Callable[[], Any], name: str, where: Location) -> Any:
     except MemoryError:
         raise FormulaError(f"{name} ran out of memory", where=where) from None
     except (Exception, SystemExit) as error:
-        line = _line_in(error, where)
+        line = places.of_exception(error, where.file) or where
         what = f"{name} raised {type(error).__name__}: {error}"
         raise FormulaError(what, where=line, remedy=_remedy_for(error)) from None
 
 
-def _line_in(error: BaseException, where: Location) -> Location:
-    """The innermost line of the user's own file in the traceback."""
-    found, trace = where, error.__traceback__
-    while trace is not None:
-        if trace.tb_frame.f_code.co_filename == where.file:
-            found = Location(where.file, trace.tb_lineno)
-        trace = trace.tb_next
-    return found
-
-
 def _remedy_for(error: BaseException) -> str:
-    text = str(error)
+    text, meant = str(error), suggest.for_exception(error)
+    if meant:
+        return meant
     if isinstance(error, TypeError) and "truth value" in text:
         return "symbols have no truth value: write Piecewise((a, x > 0), (b, True)) for `if`"
     if isinstance(error, TypeError) and ("float" in text or "real number" in text):
@@ -229,6 +192,7 @@ def _remedy_for(error: BaseException) -> str:
     return "the body must run on SymPy symbols and return an expression"
 
 
+@about("returns")
 def as_expr(value: Any, name: str, where: Location) -> Expr:
     what: str | None = None
     remedy = "return a SymPy expression, a tuple of them, or a dict of names and expressions"
@@ -267,6 +231,7 @@ def _shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+@about("returns")
 def _outputs(
     returned: Any, name: str, where: Location
 ) -> tuple[tuple[Expr, ...], tuple[str, ...], bool]:
@@ -294,7 +259,8 @@ def _outputs(
     return tuple(as_expr(value, name, where) for value in values), names, named
 
 
-def _check_symbols(expr: Expr, allowed: set[Any], name: str, where: Location) -> None:
+@about("symbols")
+def _check_symbols(expr: Expr, allowed: set[Any], name: str, body: Callable[..., Any]) -> None:
     for symbol in sorted(expr.free_symbols - allowed, key=str):
         same = [each for each in allowed if each.name == str(symbol)]
         remedy = (
@@ -305,11 +271,12 @@ def _check_symbols(expr: Expr, allowed: set[Any], name: str, where: Location) ->
         )
         raise FormulaError(
             f"{name} uses the symbol {str(symbol)!r}, which is not its parameter",
-            where=where,
+            where=places.of_symbol(body, str(symbol)) or places.of_definition(body),
             remedy=remedy,
         )
 
 
+@about("gradient")
 def _own_gradient(
     formula: Formula,
     values: dict[str, Any],
@@ -320,7 +287,7 @@ def _own_gradient(
     body = formula.gradient_body
     if body is None:
         return None
-    where, name = line_of(body), f"the gradient of {formula.name}"
+    where, name = places.of_definition(body), f"the gradient of {formula.name}"
     grads = grad_symbols(output_names)
     params = list(inspect.signature(body).parameters)
     if not params:
@@ -350,6 +317,6 @@ def _own_gradient(
             checked.append(None)
             continue
         expr = as_expr(entry, name, where)
-        _check_symbols(expr, allowed, name, where)
+        _check_symbols(expr, allowed, name, body)
         checked.append(expr)
     return tuple(checked)

@@ -14,7 +14,6 @@ from click.testing import CliRunner
 from sympy import Float, exp, log, pi, sqrt, tanh
 
 from autofn import Formula, formula
-from autofn.certificate.known import recognised
 from autofn.certificate.measure import error_in_ulp
 from autofn.certificate.model import BARS, CPU, NATIVE, TORCH, Certificate, Finding
 from autofn.certificate.run import certify
@@ -22,6 +21,7 @@ from autofn.cli import cli
 from autofn.errors import FormulaError
 from autofn.package import Package
 from autofn.pipeline import generate
+from autofn.verify.known import recognised
 
 compiled = pytest.mark.skipif(
     not any(map(shutil.which, ("g++", "c++", "clang++"))), reason="no C++ compiler"

@@ -145,7 +145,8 @@ def test_usage_errors() -> None:
     ):
         result = call(*arguments)
         assert result.exit_code == 2, arguments
-        assert "Error: " in result.stderr
+        assert result.stderr.startswith("error: "), arguments
+        assert "remedy: " in result.stderr
 
 
 def test_a_defect_is_one_line_and_exit_code_70(write, here: Path, monkeypatch) -> None:

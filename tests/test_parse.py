@@ -238,10 +238,10 @@ def test_refuses(text: str, message: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "column"),
-    [("x + foo(y)", 5), ("β + foo(y)", 5), ("x\n + foo(y)", 6), ("   x^2", 1), ("x + 'a'", 5)],
+    [("x + foo(y)", 5), ("β + foo(y)", 5), ("x\n + foo(y)", 6), ("   x^2", 4), ("x + 'a'", 5)],
 )
 def test_errors_name_the_column(text: str, column: int) -> None:
-    with pytest.raises(UsageError, match=f"^column {column} of the expression"):
+    with pytest.raises(UsageError, match=f"^--expr: column {column} of the expression"):
         parse_expression(text)
 
 

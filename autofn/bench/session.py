@@ -18,7 +18,7 @@ from autofn.install import install
 if TYPE_CHECKING:
     from autofn.bench.run import Options
     from autofn.isolate import Progress
-    from autofn.load import Source
+    from autofn.source import Source
 
 
 def drawn(

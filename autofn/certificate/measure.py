@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from autofn.certificate.job import Entry, Job, Sweep, Truths
-from autofn.certificate.known import Function, recognised
 from autofn.certificate.model import CPU, NATIVE, TORCH, Finding, Limit, Quantity, Worst
+from autofn.verify.known import Function, recognised
 from autofn.verify.subject import Subject
 
 PRECISION = {

@@ -20,7 +20,7 @@ from autofn.certificate.model import Certificate, Finding, Limit, Worst
 from autofn.certificate.sample import make_job, truth_at
 from autofn.errors import VerificationError
 from autofn.model import Definition, Variant
-from autofn.package import Package
+from autofn.package import Package, write
 from autofn.verify.oracle import precision
 
 LIMIT = 1800.0
@@ -41,10 +41,7 @@ def certify(package: Package, definition: Definition, level: str = "full") -> Ce
     """
     with tempfile.TemporaryDirectory(prefix="autofn_certify_") as name:
         folder = Path(name) / package.name
-        for path, text in package.files:
-            target = folder / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+        write(package, folder)
         job, result = Path(name) / "job", Path(name) / "result"
         job.write_bytes(pickle.dumps(make_job(definition, str(folder), level)))
         measured = _measured(job, result)

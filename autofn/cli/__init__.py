@@ -22,18 +22,31 @@ import autofn
 from autofn.cli.bench import bench
 from autofn.cli.build import build
 from autofn.cli.doctor import doctor
+from autofn.cli.explain import explain
 from autofn.cli.gen import gen
+from autofn.cli.init import init
 from autofn.cli.library import list_library
 from autofn.cli.new import new
 from autofn.cli.show import show
 from autofn.cli.verify import verify
-from autofn.errors import AutofnError
+from autofn.errors import AutofnError, UsageError
+from autofn.suggest import close
 
 INTERRUPTED = 130
 
 
 class _Cli(click.Group):
     """A group whose every failure is a message and an exit code, never a traceback."""
+
+    def resolve_command(
+        self, context: click.Context, arguments: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = arguments[0]
+        if self.get_command(context, name) is None and not name.startswith("-"):
+            meant = close(name, self.commands)
+            remedy = f"did you mean {meant}? " if meant else ""
+            raise UsageError(f"no such command: {name}", remedy=f"{remedy}autofn --help shows all")
+        return super().resolve_command(context, arguments)
 
     def main(
         self,
@@ -63,7 +76,7 @@ def _exit_code(command: Callable[[], Any]) -> int:
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
-        error.show()
+        show_error(_as_usage(error))
         return error.exit_code
     except AutofnError as error:
         show_error(error)
@@ -78,6 +91,19 @@ def _exit_code(command: Callable[[], Any]) -> int:
     except Exception as error:
         show_internal(f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
         return 70
+
+
+def _as_usage(error: click.ClickException) -> UsageError:
+    """click's own errors in the words of all others."""
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    remedy = f"{context.command_path if context else 'autofn'} --help shows all"
+    what = error.format_message()
+    if isinstance(error, click.NoSuchOption):
+        what = f"no such option: {error.option_name}"
+        options = context.command.params if context else []
+        meant = close(error.option_name, (name for each in options for name in each.opts))
+        remedy = f"did you mean {meant}? {remedy}" if meant else remedy
+    return UsageError(what[:1].lower() + what[1:].rstrip("."), remedy=remedy)
 
 
 @contextlib.contextmanager
@@ -97,7 +123,7 @@ def _terminable() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-@click.group(cls=_Cli, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group("autofn", cls=_Cli, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(autofn.__version__, prog_name="autofn")
 def cli() -> None:
     """From a SymPy formula to a verified PyTorch op with its kernels.
@@ -106,10 +132,11 @@ def cli() -> None:
     autofn new swish2           write a commented formula file
     autofn gen swish2.py        generate and verify generated/swish2
     autofn gen mish             the same for a formula of the library
+    autofn init                 set up a project: settings, commit hook, CI
     """
 
 
-for command in (gen, verify, show, list_library, new, bench, build, doctor):
+for command in (gen, verify, show, list_library, new, init, bench, build, doctor, explain):
     cli.add_command(command)
 
 

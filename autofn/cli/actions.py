@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,40 +15,100 @@ from autofn.package import Package
 if TYPE_CHECKING:
     from autofn.certificate.model import Certificate
     from autofn.pipeline import Explanation
-    from autofn.verify.job import Level
+    from autofn.verify.job import Job, Level
     from autofn.verify.report import Report, Row
 
 
 @dataclass(frozen=True)
+class OwnTests:
+    """Whether packages in `root` get tests of their own; None where those that have some do."""
+
+    root: str
+    want: bool | None = None
+
+    def wanted(self, name: str) -> bool:
+        return self.there(name) if self.want is None else self.want
+
+    def kept(self, name: str) -> bool:
+        """Whether the package that lies there is as is wanted."""
+        return self.wanted(name) == self.there(name)
+
+    def there(self, name: str) -> bool:
+        from autofn.emit.companion import path_of
+        from autofn.install import holds
+
+        return holds(Path(self.root) / name, path_of(name))
+
+
+@dataclass(frozen=True)
 class Generated:
-    """A package, and its verification if it was asked for."""
+    """A package, and its verification: of now, or summed up from before, or none."""
 
     package: Package
-    report: Report | None
+    digest: str
+    report: Report | None = None
+    before: str | None = None
 
 
 @dataclass(frozen=True)
 class Generate:
-    """Generate, and verify on a level or, with None, not at all."""
+    """Generate, and verify on a level or, with None, not at all.
+
+    `known` maps digests of packages that need not be verified again to what was found.
+    """
 
     level: Level | None
+    tests: OwnTests
+    known: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
-        from autofn import pipeline
+        from autofn import pipeline, records
 
-        package = pipeline.generate(definition)
+        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
+        digest = records.digest(package)
+        if digest in self.known:
+            return Generated(package, digest, before=self.known[digest])
         report = _verified(package, definition, self.level, stage) if self.level else None
-        return Generated(package, report)
+        return Generated(package, digest, report)
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A package, its digest, and its quick checks; None where they are known to pass."""
+
+    package: Package
+    digest: str
+    job: Job | None
+
+
+@dataclass(frozen=True)
+class Draft:
+    """Generate, and prepare quick checks of packages that are not `known`."""
+
+    known: frozenset[str]
+    checks: bool
+    tests: OwnTests
+
+    def __call__(self, definition: Definition, stage: Stage) -> Drafted:
+        from autofn import pipeline, records
+        from autofn.verify.tables import make_job
+
+        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
+        digest = records.digest(package)
+        wanted = self.checks and digest not in self.known
+        return Drafted(package, digest, make_job(definition, "", "draft") if wanted else None)
 
 
 @dataclass(frozen=True)
 class Explain:
-    """Derive, and say what was derived."""
+    """Derive, and say what was derived; with `steps`, how."""
+
+    steps: bool = False
 
     def __call__(self, definition: Definition, stage: Stage) -> Explanation:
         from autofn import pipeline
 
-        return pipeline.explain(definition)
+        return pipeline.explain(definition, steps=self.steps)
 
 
 @dataclass(frozen=True)
@@ -62,11 +123,15 @@ class Verified:
 
 @dataclass(frozen=True)
 class Verify:
-    """Verify the package in `root`; with `fresh`, generate it where there is none."""
+    """Verify the package in `root`; with `fresh`, generate it where there is none.
+
+    `budgets` are the project's, in ULP, for formulas that state none.
+    """
 
     root: str
     level: Level
     fresh: bool
+    budgets: Mapping[str, float]
 
     def __call__(self, definition: Definition, stage: Stage) -> Verified:
         from autofn import install, pipeline
@@ -89,6 +154,8 @@ class Verify:
 
         certificate = certify(package, definition)
         budget = definition.options.budget
+        if budget is None:
+            budget = self.budgets.get(definition.name)
         beyond = () if budget is None else certificate.beyond(budget)
         return Verified(report, what, certificate, beyond)
 

@@ -17,11 +17,12 @@ from autofn.cli.console import Watch, say, show_error, show_table
 from autofn.cli.gen import gravest
 from autofn.cli.sources import expression_options, output_option, resolve, timeout_option
 from autofn.errors import AutofnError, UsageError
+from autofn.suggest import close
 
 if TYPE_CHECKING:
     from autofn.bench.records import Report, Setting
     from autofn.bench.sketch import Drawn
-    from autofn.load import Source
+    from autofn.source import Source
 
 DTYPES = ("float32", "float64", "bfloat16", "float16")
 
@@ -47,7 +48,9 @@ def _dtypes(context: click.Context, option: click.Parameter, text: str) -> tuple
     names = tuple(part.strip() for part in text.split(","))
     for name in names:
         if name not in DTYPES:
-            raise click.BadParameter(f"{name!r} is none of {', '.join(DTYPES)}")
+            meant = close(name, DTYPES)
+            known = f"did you mean {meant}?" if meant else f"choose of {', '.join(DTYPES)}"
+            raise click.BadParameter(f"{name!r} is no dtype here: {known}")
     return names
 
 

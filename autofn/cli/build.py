@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autofn import project
 from autofn.cli.console import Watch, say, show_error, show_table
 from autofn.cli.sources import jobs_option
 from autofn.errors import AutofnError, UsageError
+from autofn.project import Project
 
 if TYPE_CHECKING:
     from autofn.build import Built, Job
@@ -26,22 +28,24 @@ class BuildFailed(AutofnError):
     """A compiler refused a package's sources."""
 
     exit_code = FAILED
+    kind = "build"
 
 
 @click.command()
-@click.argument("folders", nargs=-1, required=True, metavar="DIR...")
+@click.argument("folders", nargs=-1, metavar="DIR...")
 @click.option(
     "--isa",
     "sets",
-    default="native",
-    show_default=True,
+    default=lambda: ",".join(_project().isa),
+    show_default="native, or what [tool.autofn] says",
     metavar="ISA,...",
     help="Instruction sets: x86-64, x86-64-v2, -v3, -v4, aarch64; native is this CPU's best.",
 )
 @click.option(
     "--cuda-arch",
     "architectures",
-    default="",
+    default=lambda: ",".join(_project().architectures),
+    show_default="none, or what [tool.autofn] says",
     metavar="NN,...",
     help="CUDA architectures: 80 for A100, 90 for H100 and H200.",
 )
@@ -56,6 +60,10 @@ def build(folders: tuple[str, ...], sets: str, architectures: str, jobs: int, qu
     """
     from autofn.build import build_all
 
+    if not folders:
+        if project.find() is None:
+            raise click.UsageError("name a package or a folder of packages")
+        folders = (_project().output,)
     wanted = _jobs([Path(folder) for folder in folders], _words(sets), _words(architectures))
     results: list[Built] = []
     with Watch(len(wanted), quiet=quiet) as watch:
@@ -69,6 +77,10 @@ def build(folders: tuple[str, ...], sets: str, architectures: str, jobs: int, qu
     if not quiet:
         _show(results)
     return FAILED if any(built.failure for built in results) else 0
+
+
+def _project() -> Project:
+    return project.find() or Project(Path.cwd())
 
 
 def _words(text: str) -> list[str]:

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 _STYLES = {"passed": "green", "failed": "bold red", "not run": "yellow"}
 
+_WIDEST = 120
+"""Columns of a source line that are shown where no terminal says how many it has."""
+
 _PATIENCE = 1.0
 """Seconds before progress is shown: what is quicker needs none."""
 
@@ -76,10 +79,17 @@ def show_error(error: AutofnError) -> None:
     if error.where:
         text.append(f"{error.where}: ", "bold")
     text.append(error.what)
+    target = console(stderr=True)
+    if error.where is not None:
+        from autofn.cli.snippet import snippet
+
+        text.append(snippet(error.where, min(target.width, _WIDEST)))
     if error.remedy:
         text.append("\n  remedy: ", "cyan")
         text.append(error.remedy)
-    console(stderr=True).print(text, soft_wrap=True)
+    text.append("\n  more: ", "cyan")
+    text.append(f"autofn explain {error.kind} (docs/errors.md#{error.kind})", "dim")
+    target.print(text, soft_wrap=True)
 
 
 def show_internal(what: str, trace: str) -> None:

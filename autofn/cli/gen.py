@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autofn import project
 from autofn.cli.console import Watch, say, show_drift, show_error, show_report, summary
 from autofn.cli.sources import (
     expression_options,
@@ -19,8 +20,11 @@ from autofn.cli.sources import (
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated
+    from autofn.cli.actions import Generated, OwnTests
     from autofn.isolate import Outcome
+    from autofn.reading import Input
+    from autofn.records import Kept, Record
+    from autofn.source import Source
     from autofn.verify.report import Report
 
 DRIFT = 1
@@ -39,9 +43,20 @@ def gravest(codes: set[int]) -> int:
 @click.argument("files", nargs=-1, metavar="FILE...")
 @output_option
 @click.option("--check", is_flag=True, help="Write nothing; show what differs and exit with 1.")
+@click.option("--watch", is_flag=True, help="Generate again whenever a file is saved.")
+@click.option(
+    "--with-tests/--without-tests",
+    "tests",
+    default=None,
+    help="Tests of its own in each package (default: where there are some, or the project's).",
+)
 @click.option("--no-verify", is_flag=True, help="Write without verifying (does not need torch).")
 @jobs_option("Files")
-@click.option("--force", is_flag=True, help="Replace packages made from another source file.")
+@click.option(
+    "--force",
+    is_flag=True,
+    help="Replace packages made from another source file; do again what is done.",
+)
 @timeout_option
 @expression_options
 @click.option("-q", "--quiet", is_flag=True, help="Print errors and differences only.")
@@ -49,6 +64,8 @@ def gen(
     files: tuple[str, ...],
     output: str,
     check: bool,
+    watch: bool,
+    tests: bool | None,
     no_verify: bool,
     jobs: int,
     force: bool,
@@ -61,63 +78,145 @@ def gen(
     """Generate one package per formula into DIR and verify it.
 
     FILE is a formula file, a folder of them, or a name of the library (autofn list). Each formula
-    stands alone: the good ones are written, the bad ones reported.
+    stands alone: the good ones are written, the bad ones reported. What has not changed since the
+    last time, nor any file that it read, is not done again.
+
+    With --watch, a saved file gives its packages within seconds, after quick checks of the
+    PyTorch path; the whole verification follows, and takes a package back that fails it.
 
     \b
     Exit codes: 0 fine, 1 differences under --check, 2 usage or formula error,
     3 a verification failed (that package is not written).
     """
-    sources, errors = resolve(files, expr, name, params)
-    from autofn import isolate, pipeline  # noqa: F401  (imported once, before processes fork)
-    from autofn.cli.actions import Generate
+    if tests is None:
+        found = project.find()
+        tests = found.tests if found else None
+    from autofn.cli.actions import OwnTests
 
-    verified = not no_verify and not check
-    action = Generate("quick" if verified else None)
-    with Watch(len(sources), quiet=quiet) as watch:
-        run = _Run(output, check, force, quiet, tables=len(sources) == 1, watch=watch)
-        for error in errors:
-            run.fail(error)
-        outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
-        with contextlib.closing(outcomes):
-            for outcome in outcomes:
-                try:
-                    run.take(outcome)
-                except AutofnError as error:
-                    run.fail(error)
+    wanted = OwnTests(output, tests)
+    if watch:
+        if check or expr is not None:
+            raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
+        from autofn.cli.watch import watching
+
+        return watching(files, output, wanted, verify=not no_verify, force=force, timeout=timeout)
+    from autofn import records
+
+    sources, errors = resolve(files, expr, name, params)
+    run = Run(output, check, not no_verify and not check, force, quiet, len(sources) == 1, wanted)
+    for error in errors:
+        run.fail(error)
+    before = {each: records.NONE if force else records.recall(each, output) for each in sources}
+    rest = [source for source in sources if not run.unchanged(source, before[source])]
+    if rest:
+        _generate(run, rest, before, jobs, timeout)
     return run.exit_code()
 
 
+def _generate(
+    run: Run, sources: list[Source], before: dict[Source, Record], jobs: int, timeout: float
+) -> None:
+    from autofn import isolate, pipeline  # noqa: F401  (imported once, before processes fork)
+    from autofn.cli.actions import Generate
+
+    kept = [formula for source in sources for formula in before[source].formulas]
+    known = {each.digest: each.verified for each in kept if each.verified}
+    action = Generate("quick" if run.verify else None, run.tests, known)
+    done = False
+    try:
+        with Watch(len(sources), quiet=run.quiet) as run.watch:
+            outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=run.watch)
+            with contextlib.closing(outcomes):
+                for outcome in outcomes:
+                    try:
+                        run.take(outcome)
+                    except AutofnError as error:
+                        run.fail(error, outcome)
+        done = True
+    finally:
+        run.keep(done)
+
+
 @dataclass
-class _Run:
+class Run:
     """A run of `gen`: how it treats each formula, and what has happened so far."""
 
     output: str
     check: bool
+    verify: bool
     force: bool
     quiet: bool
     tables: bool
-    watch: Watch
+    tests: OwnTests
+    watch: Watch | None = None
     codes: set[int] = field(default_factory=set)
-    names: dict[str, Outcome] = field(default_factory=dict)
+    names: dict[str, tuple[str, Source]] = field(default_factory=dict)
+    good: dict[Source, list[Kept]] = field(default_factory=dict)
+    inputs: dict[Source, tuple[Input, ...] | None] = field(default_factory=dict)
+
+    def unchanged(self, source: Source, record: Record) -> bool:
+        """Whether nothing is to be done for a source, which is then told."""
+        if not record.current:
+            return False
+        if self.verify and not all(each.verified for each in record.formulas):
+            return False
+        if not all(self.tests.kept(each.name) for each in record.formulas):
+            return False
+        taken = {each.name.casefold() for each in record.formulas} & set(self.names)
+        if taken:  # loading tells where
+            return False
+        for each in record.formulas:
+            self.names[each.name.casefold()] = (each.name, source)
+            if self.quiet:
+                continue
+            if self.check:
+                say(f"{self.output}/{each.name}: up to date")
+            else:
+                say(f"{self.output}/{each.name}: unchanged; {_verified(each.verified)}")
+        return bool(record.formulas) or getattr(source, "optional", False)
 
     def take(self, outcome: Outcome) -> None:
         """Installs, compares or reports one formula; raises what is wrong with it."""
+        self.inputs.setdefault(outcome.source, outcome.inputs)
         if outcome.error is not None:
             raise outcome.error
         generated: Generated = outcome.value
         self._check_name(outcome)
-        self.watch.clear()
+        self.clear()
         if self.check:
-            self._compare(generated)
+            good = self._compare(generated)
         elif generated.report is None or generated.report.ok:
-            self._install(generated)
+            good = self._install(generated)
         else:
-            self._refuse(generated.report)
+            good = self.refuse(generated, generated.report)
+        if not good:
+            self.inputs[outcome.source] = None
+            return
+        from autofn.records import Kept
 
-    def fail(self, error: AutofnError) -> None:
-        self.watch.clear()
+        found = generated.before
+        if generated.report is not None:
+            found = summary(generated.report)
+        kept = Kept(outcome.name, generated.digest, found)
+        self.good.setdefault(outcome.source, []).append(kept)
+        if self.inputs[outcome.source] is not None:
+            # Formulas of one file may read further files.
+            self.inputs[outcome.source] = outcome.inputs
+
+    def fail(self, error: AutofnError, outcome: Outcome | None = None) -> None:
+        self.clear()
         show_error(error)
         self.codes.add(error.exit_code)
+        if outcome is not None:
+            self.inputs[outcome.source] = None
+
+    def keep(self, done: bool) -> None:
+        """Records what was written; that it is all of a source, only where the run was `done`."""
+        from autofn.records import Record, keep
+
+        for source, formulas in self.good.items():
+            inputs = self.inputs[source] if done else None
+            keep(source, self.output, Record(inputs, tuple(formulas)))
 
     def exit_code(self) -> int:
         if not self.names and not self.codes:
@@ -129,34 +228,35 @@ class _Run:
             )
         return gravest(self.codes)
 
+    def clear(self) -> None:
+        if self.watch is not None:
+            self.watch.clear()
+
     def _check_name(self, outcome: Outcome) -> None:
         # Folders of some file systems do not tell A from a.
-        first = self.names.setdefault(outcome.name.casefold(), outcome)
-        if first is not outcome:
-            raise FormulaError(
-                f"two formulas are named {outcome.name!r}: the one of {first.source.where.file} "
-                "was taken",
-                where=outcome.source.where,
-                remedy="rename one of them, or generate them into different folders (-o DIR)",
-            )
+        entry = (outcome.name, outcome.source)
+        _, first = self.names.setdefault(outcome.name.casefold(), entry)
+        if first is not outcome.source:
+            raise clash(outcome, first)
 
-    def _install(self, generated: Generated) -> None:
+    def _install(self, generated: Generated) -> bool:
         from autofn.install import install
 
         installed = install(generated.package, self.output, force=self.force)
         if self.quiet:
-            return
+            return True
         changed = f"{len(installed.written)} files written" if installed.written else "unchanged"
         if installed.removed:
             changed += f", {len(installed.removed)} removed"
-        verified = "not verified"
+        verified = _verified(generated.before)
         if generated.report is not None:
             if self.tables:
                 show_report(generated.report)
             verified = f"verified: {summary(generated.report)}"
         say(f"{installed.folder}: {changed}; {verified}")
+        return True
 
-    def _compare(self, generated: Generated) -> None:
+    def _compare(self, generated: Generated) -> bool:
         from autofn.install import check
 
         drifts = check(generated.package, self.output)
@@ -166,14 +266,32 @@ class _Run:
             say(f"{self.output}/{generated.package.name}: up to date")
         for drift in drifts:
             show_drift(drift)
+        return not drifts
 
-    def _refuse(self, report: Report) -> None:
+    def refuse(self, generated: Generated, report: Report) -> bool:
         self.codes.add(FAILED)
         show_report(report, failures_only=not self.tables)
-        show_error(
-            VerificationError(
-                f"{report.name} failed its verification and was not written",
-                remedy="look at the failed rows: the formula may be undefined at the point shown "
-                "(give it a domain), or autofn is wrong (please report it)",
-            )
-        )
+        show_error(refused(report))
+        return False
+
+
+def _verified(before: str | None) -> str:
+    return f"verified before: {before}" if before else "not verified"
+
+
+def clash(outcome: Outcome, first: Source) -> FormulaError:
+    """The error of a formula whose name another source's has already."""
+    return FormulaError(
+        f"two formulas are named {outcome.name!r}: the one of {first.where.file} was taken",
+        where=outcome.source.where,
+        remedy="rename one of them, or generate them into different folders (-o DIR)",
+    )
+
+
+def refused(report: Report) -> VerificationError:
+    """The error of a package that failed its verification."""
+    return VerificationError(
+        f"{report.name} failed its verification and was not written",
+        remedy="look at the failed rows: the formula may be undefined at the point shown "
+        "(give it a domain), or autofn is wrong (please report it)",
+    )

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from autofn import project
 from autofn.errors import UsageError
 
 _TEXT = '''"""Activation."""
@@ -36,12 +37,16 @@ def {name}(x, beta: float = 1.0):
 @click.command()
 @click.argument("name")
 def new(name: str) -> None:
-    """Write NAME.py, a commented formula file that generates as it is."""
+    """Write NAME.py, a commented formula file that generates as it is.
+
+    In a project (autofn init) it goes into the folder of its sources.
+    """
     name = name.removesuffix(".py")
     _check_name(name)
-    path = Path(f"{name}.py")
+    path = _folder() / f"{name}.py"
     text = _TEXT.format(name=name, title=name.replace("_", " ").capitalize())
     try:
+        path.parent.mkdir(exist_ok=True)
         with path.open("x", encoding="utf-8") as file:
             file.write(text)
     except FileExistsError:
@@ -53,6 +58,13 @@ def new(name: str) -> None:
             f"{path} cannot be written: {error.strerror}", remedy="go to a folder of yours"
         ) from None
     click.echo(f"wrote {path}; next: autofn gen {path}")
+
+
+def _folder() -> Path:
+    """The project's first folder of formulas, in its root; else here."""
+    found = project.find()
+    folders = [Path(each) for each in found.sources if not each.endswith(".py")] if found else []
+    return folders[0] if found and folders and found.root == Path.cwd() else Path()
 
 
 def _check_name(name: str) -> None:

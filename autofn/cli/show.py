@@ -15,12 +15,14 @@ from autofn.cli.sources import expression_options, resolve, timeout_option
 @click.argument("files", nargs=-1, metavar="FILE|NAME...")
 @expression_options
 @timeout_option
+@click.option("--steps", is_flag=True, help="With each rule applied, and the kernels' candidates.")
 def show(
     files: tuple[str, ...],
     expr: str | None,
     name: str | None,
     params: tuple[str, ...],
     timeout: float,
+    steps: bool,
 ) -> int:
     """Show formulas with their derivatives, saved tensors and operation counts."""
     sources, errors = resolve(files, expr, name, params)
@@ -32,7 +34,7 @@ def show(
         show_error(error)
         codes.add(error.exit_code)
     with Watch(len(sources), quiet=False) as watch:
-        outcomes = isolate.run(sources, Explain(), timeout=timeout, watch=watch)
+        outcomes = isolate.run(sources, Explain(steps), timeout=timeout, watch=watch)
         with contextlib.closing(outcomes):
             for outcome in outcomes:
                 watch.clear()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -11,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from autofn import project
 from autofn.cli.library import entries
-from autofn.errors import AutofnError, FormulaError, UsageError
+from autofn.errors import AutofnError, FormulaError, UsageError, about
 from autofn.resources import library
+from autofn.suggest import close
 
 if TYPE_CHECKING:
-    from autofn.load import Source
+    from autofn.source import Source
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -39,11 +40,17 @@ def expression_options(command: _Command) -> _Command:
     return command
 
 
+def _output() -> str:
+    found = project.find()
+    return "generated" if found is None else found.output
+
+
 output_option = click.option(
     "-o",
     "output",
-    default="generated",
-    show_default=True,
+    # A callable, so that a wrong table is an error of the commands that look at it.
+    default=_output,
+    show_default="generated, or what [tool.autofn] says",
     metavar="DIR",
     help="Folder of the packages.",
 )
@@ -75,17 +82,17 @@ def resolve(
 ) -> tuple[list[Source], list[AutofnError]]:
     """The sources that a command line names, and errors for those that do not exist.
 
-    Raises click.UsageError where the arguments contradict each other.
+    Without files those of the project. Raises click.UsageError where the arguments contradict each
+    other.
     """
     if expr is None:
         if name is not None or params:
             raise click.UsageError("--name and --param belong to --expr")
-        if not files:
-            raise click.UsageError("name a formula file or a formula of the library (autofn list)")
+        files = named(files)
     elif files:
         raise click.UsageError("give files or --expr, not both")
     else:
-        from autofn.load import ExprSource
+        from autofn.source import ExprSource
 
         return [ExprSource(expr, name or "f", tuple(map(_parameter, params)))], []
     sources: dict[str, Source] = {}
@@ -99,8 +106,30 @@ def resolve(
     return list(sources.values()), errors
 
 
+def named(files: Sequence[str]) -> Sequence[str]:
+    """What a command line names, or else the project's sources."""
+    if files:
+        return files
+    found = project.find()
+    if found is None:
+        raise click.UsageError(
+            "name a formula file or a formula of the library (autofn list), or set up a project: "
+            "autofn init"
+        )
+    for source in found.sources:
+        if not os.path.exists(source):
+            raise UsageError(
+                f"{source}, a source of the project's [tool.autofn], does not exist",
+                remedy="autofn new NAME writes a first formula there"
+                if not source.endswith(".py")
+                else "correct its sources",
+            )
+    return found.sources
+
+
+@about("file")
 def _named(file: str) -> list[Any]:
-    from autofn.load import FileSource
+    from autofn.source import FileSource
 
     path = Path(file)
     if path.is_dir():
@@ -119,15 +148,14 @@ def _named(file: str) -> list[Any]:
     for entry in entries(library()):
         if entry.name == file:
             return [FileSource(_shown(entry.path), only=file)]
-    names = [entry.name for entry in entries(library())]
-    close = difflib.get_close_matches(re.sub(r"\W", "_", file.lower()), names, n=1, cutoff=0.6)
-    remedy = f"did you mean {close[0]}? autofn list shows all" if close else "autofn list"
+    meant = close(re.sub(r"\W", "_", file), (entry.name for entry in entries(library())))
+    remedy = f"did you mean {meant}? autofn list shows all" if meant else "autofn list"
     raise UsageError(f"{file!r} is neither a file nor a formula of the library", remedy=remedy)
 
 
 def _in_folder(folder: Path) -> list[Any]:
     """The formula files of a folder: those that speak of autofn. Others are not executed."""
-    from autofn.load import FileSource
+    from autofn.source import FileSource
 
     found = []
     for path in sorted(folder.glob("*.py")):

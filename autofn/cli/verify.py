@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from autofn import project
 from autofn.cli.console import Watch, show_certificate, show_error, show_report, summary
 from autofn.cli.gen import FAILED, gravest
 from autofn.cli.sources import jobs_option, output_option, resolve, timeout_option
@@ -55,7 +56,9 @@ def verify(
         show_error(error)
         codes.add(error.exit_code)
     fresh = context.get_parameter_source("output") is ParameterSource.DEFAULT
-    action = Verify(output, "full" if full else "quick", fresh)
+    found = project.find()
+    budgets = dict(found.budgets) if found else {}
+    action = Verify(output, "full" if full else "quick", fresh, budgets)
     written: list[dict[str, Any]] = []
     with Watch(len(sources), quiet=quiet) as watch:
         outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)

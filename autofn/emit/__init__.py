@@ -9,6 +9,7 @@ import sympy
 
 from autofn import __version__
 from autofn.backends import cpp, cpu, cuda, primitives
+from autofn.emit import companion
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
 from autofn.emit.maths import maths_text
@@ -21,8 +22,8 @@ from autofn.plan import Kernel, Plan, kernels
 from autofn.program import Program
 
 
-def emit(made: Plan) -> Package:
-    """The package of a plan: the same bytes on every machine."""
+def emit(made: Plan, *, tests: bool = False) -> Package:
+    """The package of a plan: the same bytes on every machine; with `tests`, its own beside it."""
     definition = made.definition
     digest = fingerprint(definition)
     header = f"{MARKER} from {definition.source} (format {FORMAT}, sha256:{digest}). DO NOT EDIT."
@@ -43,6 +44,8 @@ def emit(made: Plan) -> Package:
         **cpu.files(definition.name, scalar, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
+    if tests:
+        files[companion.path_of(definition.name)] = companion.tests_text(definition, header)
     files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])
     return Package(definition.name, definition.source, tuple(sorted(files.items())))
 

@@ -85,7 +85,8 @@ def _double_backward(made: Plan, names: Names, kernels: list[Kernel]) -> str:
     lines = [
         "if not _t.plain(*directions, *tensors):",
         f"    return {fallback}",
-        *_unpack(names, [direction_name(name) for name in leaves], "directions"),
+        "given = _t.given(directions, tensors[0])",
+        *_unpack(names, [direction_name(name) for name in leaves], "given"),
         *_unpack(names, inputs, "tensors"),
         *_unpack_values(made, names),
     ]

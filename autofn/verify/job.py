@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["quick", "full"]
+Level = Literal["draft", "quick", "full"]
 Where = Literal["regular", "kink", "hard"]
 Entry = str | tuple[str, str]
 COTANGENT, DIRECTION = 0.5, -2.0

@@ -12,7 +12,7 @@ from autofn.verify.host import first_error
 from autofn.verify.job import Level
 from autofn.verify.report import Row
 
-ARCHITECTURES: dict[Level, tuple[str, ...]] = {"quick": ("90",), "full": ("80", "90")}
+ARCHITECTURES: dict[Level, tuple[str, ...]] = {"draft": (), "quick": ("90",), "full": ("80", "90")}
 CHECK = "compiles"
 TIMEOUT = 300
 

@@ -35,6 +35,10 @@ AGREEMENT = "agreement with PyTorch"
 """The check that compares a kernel with the PyTorch path."""
 
 
+KNOWN = "PyTorch's own function"
+"""The check against a function of PyTorch that the formula equals; no row where it equals none."""
+
+
 @dataclass(frozen=True)
 class Row:
     """The outcome of one check of one backend.

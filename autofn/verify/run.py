@@ -13,11 +13,22 @@ from pathlib import Path
 from typing import Literal
 
 from autofn.model import Definition
-from autofn.package import Package
+from autofn.package import Package, write
 from autofn.verify import host, nvcc
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
-from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, GPU, HOST, TORCH, Report, Row
+from autofn.verify.report import (
+    AGREEMENT,
+    BUILDS,
+    CHECKS,
+    CPU,
+    GPU,
+    HOST,
+    KNOWN,
+    TORCH,
+    Report,
+    Row,
+)
 from autofn.verify.tables import make_job
 
 START = 120.0
@@ -37,6 +48,8 @@ def run_checks(
     lock = threading.Lock()
 
     def found(row: Row) -> None:
+        if row.check == KNOWN and row.status == "not run":
+            return
         with lock:
             rows.append(row)
             if on_row is not None:
@@ -53,7 +66,7 @@ def run_checks(
 
 def _order(row: Row) -> tuple[int, int]:
     backends = [TORCH, HOST, *map(nvcc.backend, nvcc.ARCHITECTURES["full"]), CPU, GPU]
-    checks = [BUILDS, *CHECKS, AGREEMENT]
+    checks = [BUILDS, *CHECKS, KNOWN, AGREEMENT]
     return (
         backends.index(row.backend) if row.backend in backends else len(backends),
         checks.index(row.check) if row.check in checks else -1,
@@ -72,10 +85,7 @@ class _Run:
         self.found = found
         # Not in the worker's own folder, from which a formula called `queue` would be imported.
         self.package = folder / "packages" / package.name
-        for path, text in package.files:
-            target = self.package / path
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.write_text(text, encoding="utf-8")
+        write(package, self.package)
         self.tools = host.toolchain()
         self.workers: list[Worker] = []
         self.compilers: list[subprocess.Popen[str]] = []
@@ -106,7 +116,7 @@ class _Run:
         if build is not None:
             library, why = self._built(build)
         worker.send(json.dumps(library))
-        expected = [(TORCH, check) for check in CHECKS]
+        expected = [(TORCH, check) for check in (*CHECKS, KNOWN)]
         if library:
             expected += [(HOST, check) for check in (*CHECKS, AGREEMENT)]
         else:

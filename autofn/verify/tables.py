@@ -30,11 +30,11 @@ from autofn.verify.job import (
 from autofn.verify.oracle import Truth, contains, oracle, precision
 from autofn.verify.points import Point, hard_points, kink_points, regular_points
 
-REGULAR = {"quick": 12, "full": 64}
+REGULAR = {"draft": 4, "quick": 12, "full": 64}
 """Regular points per variant."""
 
-HARD = {"quick": 48, "full": 4000}
-"""Hard points per variant and dtype, at most."""
+HARD = {"draft": 0, "quick": 48, "full": 4000}
+"""Hard points per variant and dtype, at most; a draft has no time to look for them."""
 
 NUDGE_ROUNDINGS = 4
 """Roundings of the arithmetic by which a point is moved to see how its truth moves."""
@@ -42,13 +42,16 @@ NUDGE_ROUNDINGS = 4
 PATTERNS = 3
 """In so many ways every operation of the formula is off by as much."""
 
-REACH = {"quick": 2.0**40, "full": math.inf}
+REACH = {"draft": 2.0**40, "quick": 2.0**40, "full": math.inf}
 """The largest leaf of a hard point. Beyond, x**3 overflows where the formula itself need not."""
 
 RANGE = {"float64": (2.0**-1022, 1.79e308), "float32": (2.0**-126, 3.4e38)}
 """Smallest and largest normal numbers of the arithmetic."""
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
+
+DRAFTED = ("dense", "broadcast")
+"""The cases of a draft."""
 
 
 def make_job(definition: Definition, folder: str, level: Level) -> Job:
@@ -57,6 +60,7 @@ def make_job(definition: Definition, folder: str, level: Level) -> Job:
         case
         for variant in definition.variants
         for case in make_cases(definition, variant, regular_points(definition, variant, 24))
+        if level != "draft" or case.name in DRAFTED
     ]
     tables = [
         table for variant in definition.variants for table in _tables(definition, variant, level)
@@ -94,7 +98,7 @@ def _tables(definition: Definition, variant: Variant, level: Level) -> list[Tabl
     tensors = [leaf.name for leaf in definition.differentiable]
     hard = [
         point
-        for point in hard_points(definition, variant)
+        for point in (hard_points(definition, variant) if HARD[level] else ())
         if all(abs(point[name]) <= REACH[level] for name in tensors if name in point)
     ]
     found: list[tuple[Where, Sequence[Point]]] = [
@@ -104,12 +108,37 @@ def _tables(definition: Definition, variant: Variant, level: Level) -> list[Tabl
     ]
     tables: list[Table] = []
     for where, points in found:
-        for dtype in DTYPES:
+        for dtype in DTYPES[: 2 if level == "draft" else None]:
             for group in _by_numbers(definition, points):
                 exact = _exact(definition, group, dtype)
                 if exact:
                     tables.append(_table(truths, where, dtype, exact))
     return tables
+
+
+SLACK = 32
+"""Roundings of the arithmetic, relative to inputs, results and 1, that a result may be off by."""
+
+
+def reference(
+    definition: Definition, variant: Variant, count: int
+) -> tuple[Table, dict[Entry, float]]:
+    """Regular points, exact in every dtype, and how many roundings each entry may be off by.
+
+    Raises FormulaError where none is found.
+    """
+    points = regular_points(definition, variant, count, seed=2)
+    exact = _exact(definition, points, "bfloat16")
+    table = _table(_Truths(definition, variant), "regular", "float32", exact)
+    units: dict[Entry, float] = {}
+    for entry, column in table.truth.items():
+        near = [
+            SLACK * (1 + abs(value) + sum(abs(points[k]) for points in table.points.values()))
+            + SLACK / 4 * wobble * 2.0**23
+            for k, (value, wobble) in enumerate(zip(column, table.wobble[entry], strict=True))
+        ]
+        units[entry] = max(filter(math.isfinite, near), default=SLACK)
+    return table, units
 
 
 def _spread(points: Sequence[Point], most: int) -> list[Point]:

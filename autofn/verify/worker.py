@@ -20,17 +20,17 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch._dynamo  # torch.func.grad imports it: the better, the sooner
 
-from autofn.verify.checks import agreement, contract, numeric, transforms, truth
+from autofn.verify.checks import agreement, contract, known, numeric, transforms, truth
 from autofn.verify.checks.compare import Mismatch, NotRun
 from autofn.verify.checks.context import Context
 from autofn.verify.job import Job
 from autofn.verify.leaves import KernelLeaves
-from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, LOADS, TORCH
+from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, KNOWN, LOADS, TORCH
 from autofn.verify.subject import Subject
 
 Check = Callable[[Context], str]
@@ -50,6 +50,12 @@ BY_NAME: dict[str, Check] = {
 }
 
 
+class Sends(Protocol):
+    """Where rows go."""
+
+    def send(self, *message: Any) -> None: ...
+
+
 class Channel:
     """Rows to the parent; what checks print goes to stderr instead."""
 
@@ -62,7 +68,7 @@ class Channel:
         self.out.flush()
 
 
-def run(channel: Channel, backend: str, name: str, check: Callable[[], str]) -> None:
+def run(channel: Sends, backend: str, name: str, check: Callable[[], str]) -> None:
     """One check, its outcome one row whatever happens in Python."""
     channel.send("begin", backend, name)
     try:
@@ -105,6 +111,7 @@ def main() -> None:
 def in_pytorch(channel: Channel, context: Context) -> None:
     for name, check in BY_NAME.items():
         run(channel, TORCH, name, functools.partial(check, context))
+    run(channel, TORCH, KNOWN, functools.partial(known.pytorch_function, context))
 
 
 def on_host(channel: Channel, context: Context, library: str) -> None:

@@ -14,29 +14,18 @@
 
 namespace autofn_bce_with_logits {
 
-// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
-// argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
-// compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
-  return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
-}
-
-// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+// The greater; NaN if either is NaN, which fmax drops.
+template <typename T> AUTOFN_FN T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -46,23 +35,30 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
-  return softplus<kNear>(v0) - v0 * target;
+  const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(v0))));
+  return l0 + maximum(v0, T(0)) - v0 * target;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
-  grad_input = grad * (sigmoid<kNear>(input) - target);
-  grad_target = -grad * input;
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(input)));
+  const T v1 = target - T(1);
+  grad_input = -grad * (input < T(0) ? target + v0 * v1 : v1 + v0 * target) / (v0 + T(1));
+  grad_target = -input * grad;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void bce_with_logits_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T v0 = d_input * grad;
-  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, input), input);
-  grad_grad = d_input * (sigmoid<kNear>(input) - target) + -input * d_target;
-  grad_input = v1 + -grad * d_target;
-  grad_target = -v0;
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(input)));
+  const T v1 = v0 + T(1);
+  const T v2 = target - T(1);
+  const T v3 = d_input * grad;
+  const T v4 = -d_input * (input < T(0) ? target + v0 * v2 : v2 + v0 * target) / v1;
+  const T v5 = times_lower<kNear>(times_lower<kNear>(v3 / square(v1), -input), input);
+  grad_grad = v4 + -input * d_target;
+  grad_input = v5 + -grad * d_target;
+  grad_target = -v3;
 }
 
 }  // namespace autofn_bce_with_logits

@@ -60,7 +60,7 @@ AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& g
   const T v2 = v1 * n * x;
   const T v3 = spherical_bessel<1, kNear>(v2);
   const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
-  grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) / square(cutoff);
+  grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) * square(v0);
   grad_n = v1 * v4 * (sinc<kNear>(v2) - v2 * v3);
 }
 

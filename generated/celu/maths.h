@@ -13,32 +13,21 @@
 
 namespace autofn_celu {
 
-// x within [low, high]; NaN stays NaN.
-template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
-  return x > high ? high : (x < low ? (low < high ? low : high) : x);
-}
-
 template <typename T> AUTOFN_FN T celu_forward(T x, T alpha) {
   return x > T(0) ? x : alpha * autofn::expm1(x / alpha);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 / alpha;
-  const T v2 = (v0 - v1 * alpha + -std::fma(v1, alpha, -(v1 * alpha))) * (T(1) / alpha);
-  return grad * (v0 > T(0) ? T(1) : autofn::exp<kNear>(v1, v2));
+  return grad * (x > T(0) ? T(1) : autofn::exp<kNear>(x / alpha));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const bool c0 = v0 > T(0);
-  const T v1 = T(1) / alpha;
-  const T v2 = v0 * v1;
-  const T v3 = (T(1) - v1 * alpha + -std::fma(v1, alpha, -(v1 * alpha))) * v1;
-  const T v4 = std::fma(v0, v3, std::fma(v0, v1, -(v0 * v1)));
-  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kNear>(v2, v4));
-  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(v1 * d_x * grad, v2, v4);
+  const bool c0 = x > T(0);
+  const T v0 = T(1) / alpha;
+  const T v1 = x * v0;
+  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kNear>(v1));
+  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(v0 * d_x * grad, v1);
 }
 
 }  // namespace autofn_celu

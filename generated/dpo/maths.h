@@ -22,13 +22,11 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   return (a - (s - t)) + (b - t);
 }
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
@@ -47,13 +45,16 @@ template <typename T, bool kNear = false> AUTOFN_FN T dpo_forward(T chosen, T re
 template <typename T, bool kNear = false>
 AUTOFN_FN void dpo_backward(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
-  const T v0 = grad * beta;
-  const T v1 = chosen - rejected;
-  const T v2 = beta * v1;
-  const T v3 = std::fma(beta, v1, -(beta * v1));
-  const T v4 = std::fma(beta, sum_rest(chosen, -rejected), v3);
-  grad_chosen = times_sigmoid<kNear, true>(-v0, v2, v4);
-  grad_rejected = times_sigmoid<kNear, true>(v0, v2, v4);
+  const T v0 = chosen - rejected;
+  const T v1 = beta * v0;
+  const T v2 = std::fma(beta, v0, -(beta * v0));
+  const T v3 = std::fma(beta, sum_rest(chosen, -rejected), v2);
+  const T v4 = -v3;
+  const T v5 = autofn::value(autofn::decay<kNear>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
+  const T v6 = beta * grad / (v5 + T(1));
+  const T v7 = -v1;
+  grad_chosen = times_lower<kNear>(-v6, v7, v4);
+  grad_rejected = times_lower<kNear>(v6, v7, v4);
 }
 
 template <typename T, bool kNear = false>
@@ -62,17 +63,23 @@ AUTOFN_FN void dpo_double_backward(
     T& grad_rejected) {
   const T v0 = chosen - rejected;
   const T v1 = beta * v0;
-  const T v2 = square(beta);
-  const T v3 = v2 * (grad * d_chosen);
-  const T v4 = std::fma(beta, v0, -(beta * v0));
-  const T v5 = std::fma(beta, sum_rest(chosen, -rejected), v4);
-  const T v6 = v2 * (grad * d_rejected);
-  const T v7 = times_sigmoid<kNear, true>(beta * d_rejected, v1, v5);
-  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v6, v1, v5), v1, v5);
-  const T v9 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(-v3, v1, v5), v1, v5);
-  grad_grad = times_sigmoid<kNear, true>(-beta * d_chosen, v1, v5) + v7;
-  grad_chosen = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v1, v5), v1, v5) + v8;
-  grad_rejected = v9 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v6, v1, v5), v1, v5);
+  const T v2 = std::fma(beta, v0, -(beta * v0));
+  const T v3 = std::fma(beta, sum_rest(chosen, -rejected), v2);
+  const T v4 = -v3;
+  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
+  const T v5 = -v1;
+  const T v7 = v6 + T(1);
+  const T v8 = beta / v7;
+  const T v9 = square(beta);
+  const T v10 = square(T(1) / v7);
+  const T v11 = v10 * (v9 * (d_chosen * grad));
+  const T v12 = v10 * (v9 * (d_rejected * grad));
+  const T v13 = times_lower<kNear>(v8 * d_rejected, v5, v4);
+  const T v14 = times_lower<kNear>(times_lower<kNear>(-v12, v1, v3), v5, v4);
+  const T v15 = times_lower<kNear>(times_lower<kNear>(-v11, v1, v3), v5, v4);
+  grad_grad = times_lower<kNear>(-d_chosen * v8, v5, v4) + v13;
+  grad_chosen = times_lower<kNear>(times_lower<kNear>(v11, v1, v3), v5, v4) + v14;
+  grad_rejected = v15 + times_lower<kNear>(times_lower<kNear>(v12, v1, v3), v5, v4);
 }
 
 }  // namespace autofn_dpo

@@ -18,12 +18,35 @@ namespace autofn_dyt {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v / cosh(x)**2, rounded to a subnormal number once.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
   const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = T(1) / (T(1) + e);
   return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+}
+
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
 template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
@@ -34,9 +57,8 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = alpha * x;
-  const T v1 = std::fma(alpha, x, -(alpha * x));
-  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v0, v1);
-  grad_alpha = times_sech2<kNear>(x * (grad * gamma), v0, v1);
+  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v0);
+  grad_alpha = times_sech2<kNear>(x * (grad * gamma), v0);
   grad_gamma = grad * autofn::tanh(v0);
   grad_beta = grad;
 }
@@ -45,24 +67,36 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_double_backward(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
-  const T v0 = alpha * x;
-  const T v1 = alpha * d_x;
-  const T v2 = x * d_alpha;
-  const T t0 = autofn::tanh(v0);
-  const T v3 = T(2) * t0;
-  const T v4 = T(1) - v0 * v3;
-  const T v5 = grad * d_gamma;
-  const T v6 = std::fma(alpha, x, -(alpha * x));
-  const T v7 = times_sech2<kNear>(gamma * v1, v0, v6);
-  const T v8 = times_sech2<kNear>(-gamma * (grad * (d_x * v3) * square(alpha)), v0, v6);
-  const T v10 = times_sech2<kNear>(-gamma * (grad * (d_alpha * v3)) * square(x), v0, v6);
-  const T v12 = times_sech2<kNear>(v1 * grad, v0, v6);
-  const T v9 = v8 + times_sech2<kNear>(v4 * (gamma * (d_alpha * grad)), v0, v6);
-  const T v11 = times_sech2<kNear>(v4 * (gamma * (d_x * grad)), v0, v6) + v10;
-  grad_grad = v7 + times_sech2<kNear>(gamma * v2, v0, v6) + t0 * d_gamma + d_beta;
-  grad_x = v9 + times_sech2<kNear>(alpha * v5, v0, v6);
-  grad_alpha = v11 + times_sech2<kNear>(x * v5, v0, v6);
-  grad_gamma = v12 + times_sech2<kNear>(v2 * grad, v0, v6);
+  const T v0 = d_x * gamma;
+  const T v1 = clamp(x, T(-4e+18), T(4e+18));
+  const T v2 = v1 * alpha;
+  const T v3 = T(2) * v2;
+  const T v4 = autofn::value(autofn::decay<kNear>(std::fabs(v3)));
+  const T v5 = T(1) / (v4 + T(1));
+  const T v6 = -v3;
+  const T v7 = square(v5);
+  const T v8 = gamma * d_alpha;
+  const T v9 = T(4) * v1;
+  const T t0 = autofn::tanh(v2);
+  const T v10 = v0 * grad;
+  const T v11 = v8 * grad;
+  const T v12 = v3 - T(1);
+  const T v13 = v3 + T(1);
+  const T v14 = powi<3>(v5);
+  const T v15 = v3 < T(0) ? v4 * v12 - v13 : v12 - v4 * v13;
+  const T v16 = grad * d_gamma;
+  const T v18 = times_lower<kNear>(times_lower<kNear>(alpha * (v7 * (T(4) * v0)), v3), v6);
+  const T v20 = times_lower<kNear>(times_lower<kNear>(-v15 * (v14 * (T(4) * v11)), v3), v6);
+  const T v21 = times_lower<kNear>(times_lower<kNear>(alpha * (v7 * (T(4) * v16)), v3), v6);
+  const T v22 = times_lower<kNear>(times_lower<kNear>(-v15 * (v14 * (T(4) * v10)), v3), v6);
+  const T v17 = times_lower<kNear>(alpha * (grad * (d_x * (T(4) * v7))), v3);
+  const T v24 = times_lower<kNear>(times_lower<kNear>(grad * (d_alpha * (v7 * v9)), v3), v6);
+  const T v19 = v18 + times_lower<kNear>(times_lower<kNear>(v7 * (v8 * v9), v3), v6);
+  const T v23 = v22 + times_sech2<kNear>(-v11 * (t0 * (T(2) * square(v1))), v2);
+  grad_grad = v19 + t0 * d_gamma + d_beta;
+  grad_x = times_sech2<kNear>(-v10 * (T(2) * t0) * square(alpha), v2) + v20 + v21;
+  grad_alpha = v23 + times_lower<kNear>(times_lower<kNear>(v7 * (v9 * v16), v3), v6);
+  grad_gamma = times_lower<kNear>(v17, v6) + v24;
 }
 
 }  // namespace autofn_dyt

@@ -18,6 +18,17 @@ namespace autofn_geglu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   const T s = a + b, t = s - a;
@@ -27,6 +38,13 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 // What a constant, high + low, loses when it is rounded to T.
 template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
+}
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
@@ -44,36 +62,41 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
-  const T v0 = clamp(gate, T(-4e+18), T(INFINITY));
-  const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v5 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v4);
-  const T v6 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v8 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v5) + v7;
-  const T v9 = std::fma(v0, v8, std::fma(v0, v3, -(v0 * v3)));
-  return times_sigmoid<kNear>(v0 * x, v0 * v3, v9);
+  const T v0 = square(gate);
+  const T v1 = T(0.07135481627260025) * v0;
+  const T v2 = v1 + T(1.5957691216057308);
+  const T v3 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
+  const T v4 = std::fma(T(0.07135481627260025), std::fma(gate, gate, -(gate * gate)), v3);
+  const T v5 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v7 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v5, v4) + v6;
+  const T v8 = std::fma(gate, v7, std::fma(gate, v2, -(gate * v2)));
+  return times_sigmoid<kNear>(gate * x, gate * v2, v8);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = clamp(gate, T(-4e+18), T(4e+18));
-  const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = v0 * v3;
-  const T v11 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
-  const T v5 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v6 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v5);
+  const T v0 = square(gate);
+  const T v1 = T(0.07135481627260025) * v0;
+  const T v2 = v1 + T(1.5957691216057308);
+  const T v3 = gate * v2;
+  const T v4 = -v3;
+  const T v5 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
+  const T v6 = std::fma(T(0.07135481627260025), std::fma(gate, gate, -(gate * gate)), v5);
   const T v7 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
   const T v8 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v9 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v7, v6) + v8;
-  const T v10 = std::fma(v0, v9, std::fma(v0, v3, -(v0 * v3)));
-  const T v12 = grad * x * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
-  grad_gate = times_sigmoid<kNear>(v12, v4, v10);
-  grad_x = times_sigmoid<kNear>(grad * clamp(gate, T(-4e+18), T(INFINITY)), v4, v10);
+  const T v9 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v7, v6) + v8;
+  const T v10 = std::fma(gate, v9, std::fma(gate, v2, -(gate * v2)));
+  const T v11 = -v10;
+  const bool c0 = v4 < T(0);
+  const T v12 = autofn::value(autofn::decay<kNear>(std::fabs(v4), -(c0 ? -v11 : v11)));
+  const T v13 = v12 + T(1);
+  const T v14 = T(0.21406444881780073) * powi<3>(gate) + T(1.5957691216057308) * gate;
+  const T v15 = autofn::value(autofn::decay<kNear>(std::fabs(v3), -(v3 < T(0) ? v11 : v10)));
+  const T v16 = v15 + T(1);
+  const T v17 = grad * x * (c0 ? v12 * (v14 + T(1)) + T(1) : v13 + v14) / (v13 * v16);
+  grad_gate = times_lower<kNear>(v17, v3, v10);
+  grad_x = times_lower<kNear>(gate * grad / v16, v3, v10);
 }
 
 template <typename T, bool kNear = false>
@@ -81,27 +104,18 @@ AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = v0 * v3;
-  const T v5 = T(0.134145) * v1 + T(1);
-  const T v6 = T(2) * v5 * T(0.7978845608028654);
-  const T v7 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v7);
-  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v9, v8) + v10;
-  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
-  const T v13 = times_sigmoid<kNear, true>(v0 * v6, v4, v12) + T(1);
-  const T v14 = v13 * d_gate;
-  const T v18 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v4, v12);
-  const T v15 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v12);
-  const T v16 = v6 + (T(0.53658) * v1 * T(0.7978845608028654) + v6 * v13) - v15;
-  const T v17 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v16, v4, v12);
-  const T v19 = times_sigmoid<kNear>(grad * (v13 * d_x), v4, v12);
-  grad_grad = times_sigmoid<kNear>(v14 * x, v4, v12) + v18;
-  grad_gate = times_sigmoid<kNear>(v17, v4, v12) + v19;
-  grad_x = times_sigmoid<kNear>(v14 * grad, v4, v12);
+  const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
+  const T v3 = T(0.134145) * v1 + T(1);
+  const T v4 = T(2) * v3 * T(0.7978845608028654);
+  const T v5 = times_sigmoid<kNear, true>(v0 * v4, v2) + T(1);
+  const T v6 = v5 * d_gate;
+  const T v10 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v2);
+  const T v7 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v3), v2);
+  const T v8 = v4 + (T(0.53658) * v1 * T(0.7978845608028654) + v4 * v5) - v7;
+  const T v9 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v8, v2);
+  grad_grad = times_sigmoid<kNear>(v6 * x, v2) + v10;
+  grad_gate = times_sigmoid<kNear>(v9, v2) + times_sigmoid<kNear>(grad * (v5 * d_x), v2);
+  grad_x = times_sigmoid<kNear>(v6 * grad, v2);
 }
 
 }  // namespace autofn_geglu

@@ -28,11 +28,10 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(0.5) * square(x);
   const T v1 = -v0;
-  const T v2 = -T(0.5) * std::fma(x, x, -(x * x));
-  const T v3 = autofn::times_exp<kNear>(T(0.3989422804014327) * x, v1, v2);
-  const T v4 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);
-  grad_grad = d_x * (v3 + autofn::normcdf<kNear>(x));
-  grad_x = autofn::times_exp<kNear>(v4, v1, v2);
+  const T v2 = autofn::times_exp<kNear>(T(0.3989422804014327) * x, v1);
+  const T v3 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);
+  grad_grad = d_x * (v2 + autofn::normcdf<kNear>(x));
+  grad_x = autofn::times_exp<kNear>(v3, v1);
 }
 
 }  // namespace autofn_gelu

@@ -42,57 +42,45 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v5 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v4);
-  const T v6 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v8 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v5) + v7;
-  const T v9 = std::fma(v0, v8, std::fma(v0, v3, -(v0 * v3)));
-  return times_sigmoid<kNear>(v0, v0 * v3, v9);
+  const T v0 = square(x);
+  const T v1 = T(0.07135481627260025) * v0;
+  const T v2 = v1 + T(1.5957691216057308);
+  const T v3 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
+  const T v5 = std::fma(T(0.07135481627260025), std::fma(x, x, -(x * x)), v3);
+  const T v4 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v7 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v4, v5) + v6;
+  return times_sigmoid<kNear>(x, x * v2, std::fma(x, v7, std::fma(x, v2, -(x * v2))));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v11 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
-  const T v4 = v0 * v3;
-  const T v5 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v6 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v5);
-  const T v7 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v8 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v9 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v7, v6) + v8;
-  const T v10 = std::fma(v0, v9, std::fma(v0, v3, -(v0 * v3)));
-  const T v12 = grad * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
-  return times_sigmoid<kNear>(v12, v4, v10);
+  const T v0 = square(x);
+  const T v1 = T(0.07135481627260025) * v0;
+  const T v2 = v1 + T(1.5957691216057308);
+  const T v10 = T(1.5957691216057308) * x * (T(0.134145) * v0 + T(1));
+  const T v3 = x * v2;
+  const T v4 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
+  const T v6 = std::fma(T(0.07135481627260025), std::fma(x, x, -(x * x)), v4);
+  const T v5 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v8 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v5, v6) + v7;
+  const T v9 = std::fma(x, v8, std::fma(x, v2, -(x * v2)));
+  const T v11 = grad * (times_sigmoid<kNear, true>(v10, v3, v9) + T(1));
+  return times_sigmoid<kNear>(v11, v3, v9);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v0 = clamp(x, T(-1024), T(1024));
   const T v1 = square(v0);
-  const T v2 = T(0.07135481627260025) * v1;
-  const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = v0 * v3;
-  const T v5 = T(0.134145) * v1 + T(1);
-  const T v6 = T(2) * v5 * T(0.7978845608028654);
-  const T v7 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v7);
-  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v9, v8) + v10;
-  const T v12 = std::fma(v0, v11, std::fma(v0, v3, -(v0 * v3)));
-  const T v13 = times_sigmoid<kNear, true>(v0 * v6, v4, v12) + T(1);
-  const T v14 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v5), v4, v12);
-  const T v15 = v6 + (T(0.53658) * v1 * T(0.7978845608028654) + v6 * v13) - v14;
-  const T v16 = times_sigmoid<kNear>(d_x * grad * v15, v4, v12);
-  grad_grad = times_sigmoid<kNear>(v13 * d_x, v4, v12);
-  grad_x = times_sigmoid<kNear, true>(v16, v4, v12);
+  const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
+  const T v3 = T(0.134145) * v1 + T(1);
+  const T v4 = T(2) * v3 * T(0.7978845608028654);
+  const T v5 = times_sigmoid<kNear, true>(v0 * v4, v2) + T(1);
+  const T v6 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v3), v2);
+  const T v7 = d_x * grad * (v4 + (T(0.53658) * v1 * T(0.7978845608028654) + v4 * v5) - v6);
+  grad_grad = times_sigmoid<kNear>(v5 * d_x, v2);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v7, v2), v2);
 }
 
 }  // namespace autofn_gelu_tanh

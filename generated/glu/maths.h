@@ -14,6 +14,15 @@
 
 namespace autofn_glu {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -29,8 +38,9 @@ template <typename T, bool kNear = false> AUTOFN_FN T glu_forward(T x, T gate) {
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
-  grad_x = times_sigmoid<kNear>(grad, gate);
-  grad_gate = times_sigmoid<kNear>(times_sigmoid<kNear, true>(grad * x, gate), gate);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate))) + T(1);
+  grad_x = times_lower<kNear>(grad / v0, gate);
+  grad_gate = times_lower<kNear>(times_lower<kNear>(grad * x / square(v0), -gate), gate);
 }
 
 template <typename T, bool kNear = false>

@@ -15,6 +15,13 @@
 
 namespace autofn_laplace_nll {
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
@@ -27,18 +34,26 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 
 template <typename T, bool kNear = false>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(log_scale)));
+  const T v1 = std::fabs(input - target);
+  const bool c0 = log_scale < T(0);
+  return (c0 ? v1 + log_scale * v0 : log_scale + v0 * v1) / (c0 ? v0 : T(1));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T v0 = input - target;
-  const T v1 = -clamp(log_scale, -T(INFINITY), T(4e+18));
-  const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
-  grad_input = v2;
-  grad_target = -v2;
-  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v1));
+  const T v0 = clamp(log_scale, -T(INFINITY), T(4e+18));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = input - target;
+  const bool c0 = v0 < T(0);
+  const T v3 = grad / (c0 ? v1 : T(1));
+  const T v4 = v3 * sign(v2);
+  const T v5 = -v0;
+  const T v6 = std::fabs(v2);
+  grad_input = times_lower<kNear>(v4, v5);
+  grad_target = times_lower<kNear>(-v4, v5);
+  grad_log_scale = -v3 * (c0 ? v6 - v1 : v1 * v6 - T(1));
 }
 
 template <typename T, bool kNear = false>

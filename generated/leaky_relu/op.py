@@ -74,7 +74,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, = directions
+    given = _t.given(directions, tensors[0])
+    d_x, = given
     grad, x = tensors
     alpha, = values
     if ops := _t.ops(grad, d_x, x):

@@ -27,21 +27,23 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 }
 
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
-  const T v0 = powi<12>(sigma) / powi<12>(x) - powi<6>(sigma) / powi<6>(x);
-  return T(4) * epsilon * v0;
+  const T v0 = T(1) / x;
+  const T v1 = powi<12>(v0) * powi<12>(sigma) - powi<6>(v0) * powi<6>(sigma);
+  return T(4) * epsilon * v1;
 }
 
 template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
   const T v0 = powi<6>(sigma);
-  const T v1 = T(1) / powi<6>(x);
-  const T v2 = v0 * v1;
-  const T v3 = T(2) * v2 - T(1);
-  const T v4 = T(24) * grad * epsilon;
-  grad_x = -v4 * (v0 * v3) / powi<7>(x);
-  grad_epsilon = grad * (T(4) * v2) * (v2 - T(1));
-  grad_sigma = v4 * (v1 * v3) * powi<5>(sigma);
+  const T v1 = T(1) / x;
+  const T v2 = powi<6>(v1);
+  const T v3 = v0 * v2;
+  const T v4 = T(2) * v3 - T(1);
+  const T v5 = T(24) * grad * epsilon;
+  grad_x = -v5 * (v4 * (v0 * powi<7>(v1)));
+  grad_epsilon = grad * (T(4) * v3) * (v3 - T(1));
+  grad_sigma = v5 * (v2 * v4) * powi<5>(sigma);
 }
 
 template <typename T>
@@ -51,27 +53,28 @@ AUTOFN_FN void lennard_jones_double_backward(
   const T v0 = T(24) * epsilon;
   const T v1 = v0 * d_x;
   const T v2 = powi<6>(sigma);
-  const T v3 = T(1) / powi<6>(x);
-  const T v4 = v2 * v3;
-  const T v5 = T(2) * v4 - T(1);
-  const T v6 = T(1) / powi<7>(x);
-  const T v7 = v2 * v6;
-  const T v8 = -v5 * v7;
-  const T v9 = T(4) * v4;
-  const T v10 = powi<5>(sigma);
-  const T v11 = v10 * d_sigma;
-  const T v12 = v3 * v5;
-  const T v13 = v11 * v12;
-  const T v14 = T(24) * grad;
-  const T v15 = v14 * d_epsilon;
-  const T v16 = v9 - T(1);
-  const T v17 = epsilon * (grad * (T(144) * v6));
-  const T v19 = grad * (d_sigma * (v0 * v3)) * powi<4>(sigma) * (T(22) * v4 - T(5));
-  const T v18 = grad * (v1 * v2) * (T(26) * v4 - T(7)) / powi<8>(x) + -v7 * (v5 * v15);
-  grad_grad = v1 * v8 + v9 * d_epsilon * (v4 - T(1)) + v0 * v13;
-  grad_x = v18 + -v17 * (v11 * v16);
-  grad_epsilon = d_x * (v8 * v14) + v13 * v14;
-  grad_sigma = -d_x * (v17 * (v10 * v16)) + v15 * (v10 * v12) + v19;
+  const T v3 = T(1) / x;
+  const T v4 = powi<6>(v3);
+  const T v5 = v2 * v4;
+  const T v6 = T(2) * v5 - T(1);
+  const T v7 = powi<7>(v3);
+  const T v8 = v2 * v7;
+  const T v9 = -v6 * v8;
+  const T v10 = T(4) * v5;
+  const T v11 = powi<5>(sigma);
+  const T v12 = v11 * d_sigma;
+  const T v13 = v4 * v6;
+  const T v14 = v12 * v13;
+  const T v15 = T(24) * grad;
+  const T v16 = v15 * d_epsilon;
+  const T v17 = v10 - T(1);
+  const T v18 = epsilon * (grad * (T(144) * v7));
+  const T v20 = grad * (d_sigma * (v0 * v4)) * powi<4>(sigma) * (T(22) * v5 - T(5));
+  const T v19 = grad * (v1 * v2 * powi<8>(v3)) * (T(26) * v5 - T(7)) + -v8 * (v6 * v16);
+  grad_grad = v1 * v9 + v10 * d_epsilon * (v5 - T(1)) + v0 * v14;
+  grad_x = v19 + -v18 * (v12 * v17);
+  grad_epsilon = d_x * (v9 * v15) + v14 * v15;
+  grad_sigma = -d_x * (v18 * (v11 * v17)) + v16 * (v11 * v13) + v20;
 }
 
 }  // namespace autofn_lennard_jones

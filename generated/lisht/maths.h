@@ -21,6 +21,11 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
   return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T> AUTOFN_FN T lisht_forward(T x) {
   return x * autofn::tanh(x);
 }
@@ -31,9 +36,10 @@ template <typename T, bool kNear = false> AUTOFN_FN T lisht_backward(T grad, T x
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void lisht_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T t0 = autofn::tanh(x);
-  grad_grad = d_x * (t0 + times_sech2<kNear>(x, x));
-  grad_x = times_sech2<kNear>(T(2) * d_x * grad * (T(1) - x * t0), x);
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T t0 = autofn::tanh(v0);
+  grad_grad = d_x * (t0 + times_sech2<kNear>(v0, v0));
+  grad_x = times_sech2<kNear>(T(2) * d_x * grad * (T(1) - v0 * t0), v0);
 }
 
 }  // namespace autofn_lisht

@@ -14,10 +14,13 @@
 
 namespace autofn_log_cosh {
 
-// What a + b loses in rounding.
-template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
-  const T s = a + b, t = s - a;
-  return (a - (s - t)) + (b - t);
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
 // log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
@@ -26,14 +29,6 @@ template <typename T> AUTOFN_FN T logcosh(T x) {
   const T y = std::fabs(x), s = autofn::sinh(T(0.5) * (y > T(1) ? T(1) : y));
   const T tail = T(0.5) * autofn::expm1(T(-2) * y);
   return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
-}
-
-// v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
-  const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
@@ -50,14 +45,17 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
 template <typename T, bool kNear = false>
 AUTOFN_FN void log_cosh_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T v0 = input - target;
-  const T t0 = autofn::tanh(v0);
-  const T v1 = grad * d_input;
-  const T v2 = sum_rest(input, -target);
-  const T v3 = grad * d_target;
+  const T t0 = autofn::tanh(input - target);
+  const T v0 = T(2) * input - T(2) * target;
+  const T v1 = square(T(1) / (autofn::value(autofn::decay<kNear>(std::fabs(v0))) + T(1)));
+  const T v2 = -v0;
+  const T v3 = v1 * (grad * (T(4) * d_input));
+  const T v4 = v1 * (grad * (T(4) * d_target));
+  const T v5 = times_lower<kNear>(times_lower<kNear>(-v4, v2), v0);
+  const T v6 = times_lower<kNear>(times_lower<kNear>(-v3, v2), v0);
   grad_grad = t0 * d_input + -t0 * d_target;
-  grad_input = times_sech2<kNear>(v1, v0, v2) + times_sech2<kNear>(-v3, v0, v2);
-  grad_target = times_sech2<kNear>(-v1, v0, v2) + times_sech2<kNear>(v3, v0, v2);
+  grad_input = times_lower<kNear>(times_lower<kNear>(v3, v2), v0) + v5;
+  grad_target = v6 + times_lower<kNear>(times_lower<kNear>(v4, v2), v0);
 }
 
 }  // namespace autofn_log_cosh

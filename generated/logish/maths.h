@@ -13,6 +13,13 @@
 
 namespace autofn_logish {
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
@@ -38,24 +45,30 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  return v0 * autofn::log1p(sigmoid<kNear>(v0));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = v0 * autofn::log1p(sigmoid<kNear>(v0));
+  return v0 < T(-48) ? times_lower<kNear>(v0, v0) : v1;
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T x) {
-  const T s0 = sigmoid<kNear>(x);
-  const T v0 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x / (s0 + T(1)), x), x);
-  return grad * (v0 + autofn::log1p(s0));
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v1 = T(2) * v0;
+  const T l0 = autofn::log1p(sigmoid<kNear>(x));
+  const T v2 = x + T(3) * l0;
+  const bool c0 = x < T(0);
+  const T v3 = grad * (c0 ? l0 + v0 * (v2 + v1 * l0) : v0 * (v2 + v0 * l0) + T(2) * l0);
+  const T v4 = v3 / ((v0 + T(1)) * (c0 ? v1 + T(1) : v0 + T(2)));
+  return x < T(-48) ? times_lower<kNear>(grad * (x + T(1)), x) : v4;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T s0 = sigmoid<kNear>(x);
   const T v0 = s0 + T(1);
-  const T v1 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x / v0, x), x);
-  const T v2 = times_sigmoid<kNear, true>(x, x) + T(2) - times_sigmoid<kNear>(x, x) - v1;
+  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x / v0, x), x);
+  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh(T(0.5) * x)) / v0;
   grad_grad = d_x * (v1 + autofn::log1p(s0));
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * grad * v2 / v0, x), x);
+  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v2, x), x);
 }
 
 }  // namespace autofn_logish

@@ -14,36 +14,34 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-1024)
     return v0 * torch.log1p(torch.sigmoid(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     s0 = torch.sigmoid(v0)
     return (grad * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
-    v1 = v0 * s1
-    v2 = s0 / (s0 + 1)
-    v3 = v1 * v2
+    v1 = s0 * torch.sigmoid(-v0) / (s0 + 1)
+    v2 = v0 * v1
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v3 + torch.log1p(s0))
+        grad_grad = d_x * (v2 + torch.log1p(s0))
     if needs[1]:
-        grad_x = d_x * (s1 * v2) * grad * (v1 + 2 - v0 * s0 - v3)
+        grad_x = v1 * d_x * grad * (2 - v0 * torch.tanh(0.5 * v0) - v2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     s0 = torch.sigmoid(v0)
     return d_x * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0))
 
@@ -51,13 +49,11 @@ def jvp(d_x, x):
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     s0 = torch.sigmoid(x)
-    s1 = torch.sigmoid(-x)
-    v0 = x * s1
-    v1 = s0 / (s0 + 1)
-    v2 = v0 * v1
+    v0 = s0 * torch.sigmoid(-x) / (s0 + 1)
+    v1 = x * v0
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v2 + torch.log1p(s0))
+        d_grad_x = d_grad * (v1 + torch.log1p(s0))
     if d_x is not None:
-        d_grad_x = add(d_grad_x, s1 * v1 * d_x * grad * (v0 + 2 - x * s0 - v2))
+        d_grad_x = add(d_grad_x, v0 * d_x * grad * (2 - v1 - x * torch.tanh(0.5 * x)))
     return (d_grad_x,)

@@ -15,34 +15,22 @@ namespace autofn_mish {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
   const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
-}
-
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
-}
-
-// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
-}
-
-// v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
-  const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -51,12 +39,13 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = v0 + T(2);
-  const T v2 = T(2) * v0;
-  const bool c0 = x < T(0);
-  const T v3 = x * (c0 ? v1 : v2 + T(1)) / (c0 ? v0 * v1 + T(2) : v0 * (v2 + T(2)) + T(1));
-  return times_lower<kNear>(v3, x);
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = v1 + T(2);
+  const T v3 = T(2) * v1;
+  const bool c0 = v0 < T(0);
+  const T v4 = v0 * (c0 ? v2 : v3 + T(1)) / (c0 ? v1 * v2 + T(2) : v1 * (v3 + T(2)) + T(1));
+  return times_lower<kNear>(v4, v0);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x) {
@@ -73,12 +62,25 @@ template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x)
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void mish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T sp0 = softplus<kNear>(x);
-  const T t0 = autofn::tanh(sp0);
-  const T v0 = times_sigmoid<kNear>(x * (T(2) * t0), x);
-  const T v1 = d_x * grad * (times_sigmoid<kNear, true>(x, x) + T(2) - v0);
-  grad_grad = d_x * (t0 + times_sech2<kNear>(times_sigmoid<kNear>(x, x), sp0));
-  grad_x = times_sech2<kNear>(times_sigmoid<kNear>(v1, x), sp0);
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const bool c0 = v0 < T(0);
+  const T v2 = T(1) / (c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
+  const T v3 = T(4) * v0;
+  const T v4 = v3 + T(6);
+  const T v5 = v3 + T(4);
+  const T v6 = T(2) * v0;
+  const T v7 = v6 - T(2);
+  const T v8 = T(3) * v0 - T(6);
+  const T v9 = v6 + T(8);
+  const T v10 = v6 + T(4);
+  const T v11 = v1 * (v1 * (v4 + v1 * v5) + T(4)) + T(1);
+  const T v12 = d_x * square(v2) * (c0 ? v5 + v1 * (v4 + v1 * (v1 + T(4))) : v11);
+  const T v13 = v7 + v1 * (v8 + v1 * (-v1 * v10 - v9));
+  const T v14 = c0 ? v1 * (v1 * (v8 + v1 * v7) - v9) - v10 : v13;
+  const T v15 = times_lower<kNear>(-d_x * (T(4) * powi<3>(v2)) * grad * v14, -v6);
+  grad_grad = times_lower<kNear>(v12, v0);
+  grad_x = times_lower<kNear>(v15, v0);
 }
 
 }  // namespace autofn_mish

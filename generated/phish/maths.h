@@ -30,34 +30,39 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
   return v0 * autofn::tanh(autofn::times_normcdf<kNear>(v0, v0));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = autofn::times_normcdf<kNear>(v0, v0);
-  const T v2 = T(0.3989422804014327) * v0;
-  const T v3 = autofn::times_exp_product<kNear>(v2, v0, T(-0.5) * v0);
-  const T v4 = times_sech2<kNear>(v0 * (autofn::normcdf<kNear>(v0) + v3), v1);
-  return grad * (v4 + autofn::tanh(v1));
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v1 = square(v0);
+  const T v2 = T(0.5) * v1;
+  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(v2)));
+  const T v4 = autofn::times_normcdf<kNear>(v0, v0);
+  const T v5 = T(0.7978845608028654) * v1;
+  const T v6 = autofn::times_normcdf<kNear>(times_sech2<kNear>(T(2) * v0, v4), v0);
+  const T v7 = v6 + T(2) * autofn::tanh(v4);
+  const T v8 = times_sech2<kNear>(v5, v4) + v3 * v7;
+  const bool c0 = v2 < T(0);
+  const T v9 = T(0.5) * grad * (c0 ? v8 : v7 + times_sech2<kNear>(v3 * v5, v4));
+  return v9 / (c0 ? v3 : T(1));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v0 = clamp(x, T(-1024), T(1024));
   const T cdf0 = autofn::normcdf<kNear>(v0);
   const T v1 = autofn::times_normcdf<kNear>(v0, v0);
   const T t0 = autofn::tanh(v1);
   const T v2 = square(v0);
   const T v3 = -T(0.5) * v2;
-  const T v4 = -T(0.5) * std::fma(v0, v0, -(v0 * v0));
-  const T v5 = T(0.3989422804014327) * v0;
-  const T v6 = autofn::times_exp<kNear>(T(0.7978845608028654) * v0, v3, v4) + T(2) * cdf0;
-  const T v7 = times_sech2<kNear>(v0 * (cdf0 + autofn::times_exp<kNear>(v5, v3, v4)), v1);
-  const T v8 = v6 + autofn::times_exp<kNear>(v5 * (T(2) - v2), v3, v4);
-  grad_grad = d_x * (t0 + v7);
-  grad_x = times_sech2<kNear>(d_x * grad * (v8 - t0 * (T(0.5) * v0) * square(v6)), v1);
+  const T v4 = T(0.3989422804014327) * v0;
+  const T v5 = autofn::times_exp<kNear>(T(0.7978845608028654) * v0, v3) + T(2) * cdf0;
+  const T v6 = t0 + times_sech2<kNear>(v0 * (cdf0 + autofn::times_exp<kNear>(v4, v3)), v1);
+  const T v7 = v5 + autofn::times_exp<kNear>(v4 * (T(2) - v2), v3);
+  grad_grad = d_x * v6;
+  grad_x = times_sech2<kNear>(d_x * grad * (v7 - t0 * (T(0.5) * v0) * square(v5)), v1);
 }
 
 }  // namespace autofn_phish

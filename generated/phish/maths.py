@@ -27,13 +27,13 @@ def _normcdf(x):
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-1024)
     return v0 * torch.tanh(v0 * _normcdf(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
@@ -42,7 +42,7 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     t0 = torch.tanh(v1)
@@ -61,7 +61,7 @@ def double_vjp(needs, d_x, grad, x):
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))

@@ -86,7 +86,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_y = directions
+    given = _t.given(directions, tensors[0])
+    d_x, d_y = given
     grad_z, grad_xx, grad_yy, grad_xy, x, y = tensors
     if ops := _t.ops(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x, y):
         found = ops.double_backward(

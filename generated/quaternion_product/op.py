@@ -110,7 +110,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz = directions
+    given = _t.given(directions, tensors[0])
+    d_aw, d_ax, d_ay, d_az, d_bw, d_bx, d_by, d_bz = given
     grad_out0, grad_out1, grad_out2, grad_out3, aw, ax, ay, az, bw, bx, by, bz = tensors
     if ops := _t.ops(
         grad_out0,

@@ -27,39 +27,29 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-// x within [low, high]; NaN stays NaN.
-template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
-  return x > high ? high : (x < low ? (low < high ? low : high) : x);
-}
-
 template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  const T v1 = std::fma(T(1.702), v0, -(T(1.702) * v0));
-  const T v2 = std::fma(v0, constant_rest<T>(1.702, 0.0), v1);
-  return times_sigmoid<kNear>(v0, T(1.702) * v0, v2);
+  const T v0 = std::fma(T(1.702), x, -(T(1.702) * x));
+  const T v1 = std::fma(x, constant_rest<T>(1.702, 0.0), v0);
+  return times_sigmoid<kNear>(x, T(1.702) * x, v1);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = T(1.702) * v0;
-  const T v2 = std::fma(T(1.702), v0, -(T(1.702) * v0));
-  const T v3 = std::fma(v0, constant_rest<T>(1.702, 0.0), v2);
-  const T v4 = grad * (times_sigmoid<kNear, true>(v1, v1, v3) + T(1));
-  return times_sigmoid<kNear>(v4, v1, v3);
+  const T v0 = T(1.702) * x;
+  const T v1 = std::fma(T(1.702), x, -(T(1.702) * x));
+  const T v2 = std::fma(x, constant_rest<T>(1.702, 0.0), v1);
+  const T v3 = grad * (times_sigmoid<kNear, true>(v0, v0, v2) + T(1));
+  return times_sigmoid<kNear>(v3, v0, v2);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = T(1.702) * v0;
-  const T v2 = T(2.896804) * v0;
-  const T v3 = std::fma(T(1.702), v0, -(T(1.702) * v0));
-  const T v4 = std::fma(v0, constant_rest<T>(1.702, 0.0), v3);
-  const T v5 = d_x * (times_sigmoid<kNear, true>(v1, v1, v4) + T(1));
-  const T v6 = times_sigmoid<kNear, true>(v2, v1, v4) + T(3.404);
-  const T v7 = d_x * grad * (v6 - times_sigmoid<kNear>(v2, v1, v4));
-  grad_grad = times_sigmoid<kNear>(v5, v1, v4);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v7, v1, v4), v1, v4);
+  const T v0 = T(1.702) * x;
+  const T v1 = std::fma(T(1.702), x, -(T(1.702) * x));
+  const T v2 = std::fma(x, constant_rest<T>(1.702, 0.0), v1);
+  const T v3 = d_x * (times_sigmoid<kNear, true>(v0, v0, v2) + T(1));
+  const T v4 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
+  grad_grad = times_sigmoid<kNear>(v3, v0, v2);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v4, v0, v2), v0, v2);
 }
 
 }  // namespace autofn_quick_gelu

@@ -14,35 +14,33 @@ from ._tensors import add
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-1024)
     return v0 * torch.sigmoid(1.702 * v0)
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.702 * torch.clamp(x, -4e+18, 4e+18)
+    v0 = 1.702 * torch.clamp(x, -1024, 1024)
     return (grad * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -1024, 1024)
     v1 = 1.702 * v0
     s0 = torch.sigmoid(-v1)
-    s1 = torch.sigmoid(v1)
-    v2 = s1 * d_x
+    v2 = d_x * torch.sigmoid(v1)
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = v2 * (v1 * s0 + 1)
     if needs[1]:
-        v3 = 2.896804 * v0
-        grad_x = s0 * v2 * grad * (s0 * v3 + 3.404 - s1 * v3)
+        grad_x = s0 * v2 * grad * (3.404 - 2.896804 * v0 * torch.tanh(0.851 * v0))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.702 * torch.clamp(x, -4e+18, 4e+18)
+    v0 = 1.702 * torch.clamp(x, -1024, 1024)
     return d_x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
 
 
@@ -55,6 +53,7 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     if d_grad is not None:
         d_grad_x = s0 * d_grad * (v0 * s1 + 1)
     if d_x is not None:
-        v1 = 2.896804 * x
-        d_grad_x = add(d_grad_x, s0 * s1 * d_x * grad * (s1 * v1 + 3.404 - s0 * v1))
+        d_grad_x = add(
+            d_grad_x, s0 * s1 * d_x * grad * (3.404 - 2.896804 * x * torch.tanh(0.851 * x))
+        )
     return (d_grad_x,)

@@ -78,7 +78,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_bias = directions
+    given = _t.given(directions, tensors[0])
+    d_x, d_bias = given
     grad, = tensors
     bias_given, scale = values
     if bias_given and (ops := _t.ops(grad, d_x, d_bias)):

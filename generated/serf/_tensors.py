@@ -225,6 +225,13 @@ def fill(grads):
     return tuple(torch.zeros_like(given) if g is None else g for g in grads)
 
 
+def given(directions, like):
+    """Directions, 0 in place of those that are absent: kernels take all of them."""
+    if like is None:
+        return directions
+    return [like.new_zeros(()) if each is None else each for each in directions]
+
+
 def reduced(value, like, reference):
     """A gradient summed to an input's shape and rounded to its dtype; `like` is the two.
 

@@ -13,13 +13,13 @@
 
 namespace autofn_serf {
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
@@ -34,27 +34,40 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  return v0 * autofn::erf(softplus<kNear>(v0));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = times_lower<kNear>(T(1.1283791670955126) * v0, v0);
+  return v0 < T(-48) ? v1 : v0 * autofn::erf(softplus<kNear>(v0));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {
-  const T sp0 = softplus<kNear>(x);
-  const T v0 = times_sigmoid<kNear>(T(1.1283791670955126) * x, x);
-  const T v1 = autofn::times_exp_product<kNear>(v0, sp0, T(-1) * sp0) + autofn::erf(sp0);
-  return grad * v1;
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T sp0 = softplus<kNear>(v0);
+  const T v2 = autofn::erf(sp0);
+  const T v3 = T(1.1283791670955126) * v0;
+  const T v4 = v2 + autofn::times_exp_product<kNear>(v3, sp0, T(-1) * sp0);
+  const T v6 = grad * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
+  const T v5 = grad * (T(1.1283791670955126) * v0 + T(1.1283791670955126));
+  return v0 < T(-48) ? times_lower<kNear>(v5, v0) : v6;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T sp0 = softplus<kNear>(x);
-  const T v0 = T(-1) * sp0;
-  const T v1 = times_sigmoid<kNear>(T(1.1283791670955126) * x, x);
-  const T v2 = times_sigmoid<kNear>(x * (T(2) * sp0), x);
-  const T v3 = times_sigmoid<kNear, true>(x, x) + T(2) - v2;
-  const T v4 = times_sigmoid<kNear>(T(1.1283791670955126) * d_x * grad * v3, x);
-  grad_grad = d_x * (autofn::times_exp_product<kNear>(v1, sp0, v0) + autofn::erf(sp0));
-  grad_x = autofn::times_exp_product<kNear>(v4, sp0, v0);
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = v1 + T(1);
+  const T sp0 = softplus<kNear>(v0);
+  const T v3 = autofn::erf(sp0);
+  const T v4 = T(2) * v0;
+  const T v5 = T(-1) * sp0;
+  const T v6 = v3 + autofn::times_exp_product<kNear>(T(0.5641895835477563) * v4, sp0, v5);
+  const T v7 = sp0 * v4 - T(2);
+  const T v8 = v0 + T(2);
+  const bool c0 = v0 < T(0);
+  const T v9 = T(1.1283791670955126) * d_x * grad * (c0 ? v1 * v7 - v8 : v7 - v1 * v8);
+  const T v10 = times_lower<kNear>(-v9 / square(v2), v0);
+  grad_grad = d_x * (c0 ? v3 + v1 * v6 : v6 + v1 * v3) / v2;
+  grad_x = autofn::times_exp_product<kNear>(v10, sp0, v5);
 }
 
 }  // namespace autofn_serf

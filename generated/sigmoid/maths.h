@@ -13,6 +13,15 @@
 
 namespace autofn_sigmoid {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
@@ -37,14 +46,16 @@ template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T x) {
-  return times_sigmoid<kNear>(times_sigmoid<kNear, true>(grad, x), x);
+  const T v0 = grad / square(autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1));
+  return times_lower<kNear>(times_lower<kNear>(v0, -x), x);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = times_sigmoid<kNear, true>(-d_x * grad * autofn::tanh(T(0.5) * x), x);
-  grad_grad = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x, x), x);
-  grad_x = times_sigmoid<kNear>(v0, x);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v1 = times_sigmoid<kNear>(-d_x * grad * autofn::tanh(T(0.5) * x), x);
+  grad_grad = times_lower<kNear>(d_x * (-x < T(0) ? v0 : T(1)) / square(v0 + T(1)), x);
+  grad_x = times_sigmoid<kNear, true>(v1, x);
 }
 
 }  // namespace autofn_sigmoid

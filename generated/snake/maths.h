@@ -3,8 +3,7 @@
 // Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 //
 //     snake(x, alpha) = x + sin(alpha*x)**2/alpha
-//     grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-//         cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
+//     grad x = 2*grad*sin(alpha*x + pi/4)**2
 //     grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
 //         cos(alpha*x)*sinc(alpha*x))
 //
@@ -17,6 +16,17 @@
 namespace autofn_snake {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
+// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
+}
 
 // sin(x) / x, and 1 at 0.
 template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
@@ -55,11 +65,11 @@ template <typename T, bool kNear = false> AUTOFN_FN T snake_forward(T x, T alpha
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = sinc<kNear>(v0);
-  const T v2 = v1 * autofn::cos<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
-  grad_x = grad * (v0 * v2 + sn0 * v1 + T(1));
-  grad_alpha = v2 * grad * square(x);
+  const T v1 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
+  const T v2 = v1 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
+  const T v3 = autofn::sin<kNear>(v0) * spherical_bessel<1, kNear>(v0);
+  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v2));
+  grad_alpha = grad * square(x) * (autofn::cos<kNear>(v0) * sinc<kNear>(v0) - v3);
 }
 
 }  // namespace autofn_snake

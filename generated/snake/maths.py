@@ -2,8 +2,7 @@
 """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
     snake(x, alpha) = x + sin(alpha*x)**2/alpha
-    grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-        cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
+    grad x = 2*grad*sin(alpha*x + pi/4)**2
     grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
         cos(alpha*x)*sinc(alpha*x))
 
@@ -47,99 +46,82 @@ def forward(x, alpha):
 def vjp(needs, grad, x, alpha):
     """The gradient of each input, where `needs` asks for it."""
     v0 = alpha * x
-    sn0 = torch.sin(v0)
-    v1 = _sinc(v0)
-    v2 = v1 * torch.cos(v0) - sn0 * _spherical_bessel(1, v0)
     grad_x = grad_alpha = None
     if needs[0]:
-        grad_x = grad * (v0 * v2 + sn0 * v1 + 1)
+        grad_x = 2 * grad * torch.sin(v0 + 0.7853981633974483)**2
     if needs[1]:
-        grad_alpha = v2 * grad * x**2
+        v1 = torch.cos(v0) * _sinc(v0) - torch.sin(v0) * _spherical_bessel(1, v0)
+        grad_alpha = grad * x**2 * v1
     return grad_x, grad_alpha
 
 
 def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = alpha * x
-    sn0 = torch.sin(v0)
-    v1 = _sinc(v0)
-    v3 = _spherical_bessel(1, v0)
-    cs0 = torch.cos(v0)
-    v2 = sn0 * v1
-    v4 = sn0 * v3
     grad_grad = grad_x = grad_alpha = None
-    if needs[1] or needs[2]:
-        v6 = v3 * cs0
-        v7 = _spherical_bessel(2, v0)
-        v8 = 0.3333333333333333 * v0 * (sn0 * (v1 - 2 * v7) + 3 * v2 + 6 * v6)
-        v9 = grad * (cs0 * (2 * v1) - v8 - 2 * v4)
-    if needs[0]:
-        v5 = v1 * cs0 - v4
+    if d_x is not None:
+        v1 = 2 * d_x
+    if d_alpha is not None:
+        sn0 = torch.sin(v0)
+        cs0 = torch.cos(v0)
+    if (needs[0] or needs[2]) and d_alpha is not None:
+        v2 = _spherical_bessel(1, v0)
+        v3 = _sinc(v0)
     if (needs[1] or needs[2]) and d_x is not None:
-        v10 = v9 * d_x
+        v4 = v1 * grad * torch.cos(2 * v0)
+    if (needs[1] or needs[2]) and d_alpha is not None:
+        v5 = grad * d_alpha
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (v2 + v0 * v5 + 1)
+        grad_grad = v1 * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, v5 * d_alpha * x**2)
+        grad_grad = add(grad_grad, d_alpha * x**2 * (cs0 * v3 - sn0 * v2))
     if needs[1] and d_x is not None:
-        grad_x = alpha * v10
+        grad_x = alpha * v4
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, x * (v9 * d_alpha))
+        grad_x = add(grad_x, x * (2 * v5) * (cs0**2 - sn0**2))
     if needs[2] and d_x is not None:
-        grad_alpha = x * v10
+        grad_alpha = x * v4
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(
-            grad_alpha, grad * (0.6666666666666666 * d_alpha) * x**3 * (sn0 * v7 - 2 * v2 - 3 * v6)
-        )
+        v6 = sn0 * _spherical_bessel(2, v0) - v3 * (2 * sn0) - cs0 * (3 * v2)
+        grad_alpha = add(grad_alpha, 0.6666666666666666 * v5 * x**3 * v6)
     return grad_grad, grad_x, grad_alpha
 
 
 def jvp(d_x, d_alpha, x, alpha):
     """The tangent of each output."""
     v0 = alpha * x
-    sn0 = torch.sin(v0)
-    v1 = _sinc(v0)
-    v2 = v1 * torch.cos(v0) - sn0 * _spherical_bessel(1, v0)
     d_out = None
     if d_x is not None:
-        d_out = d_x * (v0 * v2 + sn0 * v1 + 1)
+        d_out = 2 * d_x * torch.sin(v0 + 0.7853981633974483)**2
     if d_alpha is not None:
-        d_out = add(d_out, v2 * d_alpha * x**2)
+        v1 = torch.cos(v0) * _sinc(v0) - torch.sin(v0) * _spherical_bessel(1, v0)
+        d_out = add(d_out, d_alpha * x**2 * v1)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     """The tangent of each gradient."""
     v0 = alpha * x
-    sn0 = torch.sin(v0)
-    v1 = _sinc(v0)
-    v3 = _spherical_bessel(1, v0)
-    cs0 = torch.cos(v0)
-    v2 = sn0 * v1
-    v4 = sn0 * v3
     d_grad_x = d_grad_alpha = None
-    if d_x is not None or d_alpha is not None:
-        v6 = v3 * cs0
-        v7 = _spherical_bessel(2, v0)
-        v8 = 0.3333333333333333 * v0 * (sn0 * (v1 - 2 * v7) + 3 * v2 + 6 * v6)
-        v9 = grad * (cs0 * (2 * v1) - v8 - 2 * v4)
-    if d_grad is not None:
-        v5 = v1 * cs0 - v4
-    if d_x is not None:
-        v10 = v9 * d_x
+    if needs[1]:
+        sn0 = torch.sin(v0)
+        cs0 = torch.cos(v0)
+    if needs[0] and (d_x is not None or d_alpha is not None):
+        v1 = 2 * grad * torch.cos(2 * v0)
+    if needs[1] and (d_grad is not None or d_alpha is not None):
+        v2 = _spherical_bessel(1, v0)
+        v3 = _sinc(v0)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * (v2 + v0 * v5 + 1)
+        d_grad_x = 2 * d_grad * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, alpha * v10)
+        d_grad_x = add(d_grad_x, alpha * (v1 * d_x))
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, x * (v9 * d_alpha))
+        d_grad_x = add(d_grad_x, x * (v1 * d_alpha))
     if needs[1] and d_grad is not None:
-        d_grad_alpha = v5 * d_grad * x**2
+        d_grad_alpha = d_grad * x**2 * (cs0 * v3 - sn0 * v2)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, x * v10)
+        d_grad_alpha = add(d_grad_alpha, x * (grad * (2 * d_x)) * (cs0**2 - sn0**2))
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(
-            d_grad_alpha,
-            grad * (0.6666666666666666 * d_alpha) * x**3 * (sn0 * v7 - 2 * v2 - 3 * v6),
-        )
+        v4 = sn0 * _spherical_bessel(2, v0) - v3 * (2 * sn0) - cs0 * (3 * v2)
+        d_grad_alpha = add(d_grad_alpha, grad * (0.6666666666666666 * d_alpha) * x**3 * v4)
     return d_grad_x, d_grad_alpha

@@ -308,8 +308,7 @@ def snake(x: Tensor, alpha: Tensor) -> Tensor:
     """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
-        grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
+        grad x = 2*grad*sin(alpha*x + pi/4)**2
         grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
             cos(alpha*x)*sinc(alpha*x))
 
@@ -324,8 +323,7 @@ class Snake(_nn.Module):
     """Snake: x + sin(alpha * x)**2 / alpha, alpha per channel (arXiv:2006.08195).
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
-        grad x = grad*(alpha*x*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            cos(alpha*x)*sinc(alpha*x)) + sin(alpha*x)*sinc(alpha*x) + 1)
+        grad x = 2*grad*sin(alpha*x + pi/4)**2
         grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
             cos(alpha*x)*sinc(alpha*x))
 

@@ -3,10 +3,8 @@
 // SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 //
 //     snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-//     grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
-//         alpha)/(exp(beta) + 1.0e-9))
-//     grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
-//         alpha)/(exp(beta) + 1.0e-9)
+//     grad x = grad*(1 + times_exp(sin(2*times_exp(x, alpha)), alpha)/(exp(beta) + 1.0e-9))
+//     grad alpha = grad*sin(2*times_exp(x, alpha))*times_exp(x, alpha)/(exp(beta) + 1.0e-9)
 //     grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
@@ -19,6 +17,24 @@ namespace autofn_snake_beta {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
   const T v0 = square(autofn::sin<kNear>(autofn::times_exp<kNear>(x, alpha)));
   return x + v0 / (autofn::exp<kNear>(beta) + T(1e-09));
@@ -28,13 +44,18 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   const T v0 = autofn::times_exp<kNear>(x, alpha);
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = sn0 * autofn::cos<kNear>(v0);
-  const T v2 = autofn::exp<kNear>(beta) + T(1e-09);
-  const T v3 = T(2) / v2;
-  grad_x = grad * (v3 * autofn::times_exp<kNear>(v1, alpha) + T(1));
-  grad_alpha = grad * (v3 * (v0 * v1));
-  grad_beta = -grad * autofn::times_exp<kNear>(square(sn0), beta) / square(v2);
+  const T sn0 = autofn::sin<kNear>(T(2) * v0);
+  const T v1 = autofn::times_exp<kNear>(sn0, alpha);
+  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(beta)));
+  const T v3 = v2 + T(1e-09);
+  const bool c0 = beta < T(0);
+  const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
+  const T v5 = grad / v4;
+  const T v6 = -beta;
+  const T v7 = -grad * square(autofn::sin<kNear>(v0)) / square(v4);
+  grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
+  grad_alpha = times_lower<kNear>(v5 * (v0 * sn0), v6);
+  grad_beta = times_lower<kNear>(times_lower<kNear>(v7, beta), v6);
 }
 
 template <typename T, bool kNear = false>
@@ -42,37 +63,36 @@ AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
   const T v0 = autofn::times_exp<kNear>(x, alpha);
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T cs0 = autofn::cos<kNear>(v0);
-  const T v1 = sn0 * cs0;
-  const T v2 = autofn::times_exp<kNear>(v1, alpha);
-  const T v3 = autofn::exp<kNear>(beta) + T(1e-09);
-  const T v4 = T(2) * (T(1) / v3);
-  const T v5 = v0 * v1;
-  const T v6 = square(sn0);
-  const T v7 = autofn::times_exp<kNear>(v6, beta);
-  const T v8 = T(1) / square(v3);
-  const T v9 = v8 * d_beta;
-  const T v10 = square(cs0);
-  const T v11 = v4 * grad;
-  const T v12 = v11 * d_x;
-  const T v13 = v0 * v10;
-  const T v14 = v0 * v6;
-  const T v15 = v11 * d_alpha;
-  const T v16 = autofn::times_exp<kNear>(v2, beta);
-  const T v17 = v9 * grad;
-  const T v18 = T(2) * v17;
-  const T v19 = autofn::times_exp<kNear>(v5, beta);
-  const T v20 = grad * (T(2) * v8);
-  const T v21 = autofn::times_exp<kNear>(v10, alpha) - autofn::times_exp<kNear>(v6, alpha);
-  const T v22 = v2 + autofn::times_exp<kNear>(v13, alpha);
-  const T v23 = v15 * (v22 - autofn::times_exp<kNear>(v14, alpha));
-  const T v24 = v12 * (v2 + autofn::times_exp<kNear>(v0 * (v10 - v6), alpha));
-  const T v25 = v17 * (v4 * autofn::times_exp<kNear>(v7, beta) - v7);
-  grad_grad = d_x * (v2 * v4 + T(1)) + d_alpha * (v4 * v5) + -v7 * v9;
-  grad_x = v12 * autofn::times_exp<kNear>(v21, alpha) + v23 + -v16 * v18;
-  grad_alpha = v24 + v0 * v15 * (v1 + v13 - v14) + -v18 * v19;
-  grad_beta = -d_x * (v16 * v20) + -d_alpha * (v19 * v20) + v25;
+  const T v1 = T(2) * v0;
+  const T sn0 = autofn::sin<kNear>(v1);
+  const T v2 = autofn::times_exp<kNear>(sn0, alpha);
+  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(beta)));
+  const T v4 = v3 + T(1e-09);
+  const T v5 = T(1e-09) * v3;
+  const bool c0 = beta < T(0);
+  const T v6 = T(1) / (c0 ? v4 : v5 + T(1));
+  const T v7 = v6 * d_x;
+  const T v8 = -beta;
+  const T v9 = v0 * sn0;
+  const T v10 = square(autofn::sin<kNear>(v0));
+  const T v11 = square(v6);
+  const T cs0 = autofn::cos<kNear>(v1);
+  const T v12 = grad * (v2 + T(2) * autofn::times_exp<kNear>(v0 * cs0, alpha));
+  const T v17 = v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1));
+  const T v18 = times_lower<kNear>(times_lower<kNear>(-d_beta * (v10 * v11), beta), v8);
+  const T v13 = grad * (T(2) * v7) * autofn::times_exp<kNear>(cs0, T(2) * alpha);
+  const T v14 = v11 * (v2 * grad);
+  const T v20 = times_lower<kNear>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
+  const T v15 = v11 * (v9 * grad);
+  const T v21 = times_lower<kNear>(times_lower<kNear>(-d_beta * v15, beta), v8);
+  const T v22 = times_lower<kNear>(times_lower<kNear>(-d_alpha * v15, beta), v8);
+  const T v16 = -grad * (d_beta * (v10 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
+  const T v19 = times_lower<kNear>(v13, v8) + times_lower<kNear>(d_alpha * (v6 * v12), v8);
+  const T v23 = times_lower<kNear>(times_lower<kNear>(-d_x * v14, beta), v8) + v22;
+  grad_grad = v17 + times_lower<kNear>(d_alpha * (v6 * v9), v8) + v18;
+  grad_x = v19 + times_lower<kNear>(times_lower<kNear>(-d_beta * v14, beta), v8);
+  grad_alpha = times_lower<kNear>(v7 * v12, v8) + v20 + v21;
+  grad_beta = v23 + times_lower<kNear>(times_lower<kNear>(v16, beta), v8);
 }
 
 }  // namespace autofn_snake_beta

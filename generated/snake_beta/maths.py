@@ -2,10 +2,8 @@
 """SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 
     snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-    grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
-        alpha)/(exp(beta) + 1.0e-9))
-    grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
-        alpha)/(exp(beta) + 1.0e-9)
+    grad x = grad*(1 + times_exp(sin(2*times_exp(x, alpha)), alpha)/(exp(beta) + 1.0e-9))
+    grad alpha = grad*sin(2*times_exp(x, alpha))*times_exp(x, alpha)/(exp(beta) + 1.0e-9)
     grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
@@ -30,168 +28,149 @@ def forward(x, alpha, beta):
 
 def vjp(needs, grad, x, alpha, beta):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = _times_exp(x, alpha)
-    sn0 = torch.sin(v0)
-    v2 = torch.exp(beta) + 1e-09
+    v0 = torch.exp(beta) + 1e-09
+    v2 = _times_exp(x, alpha)
     grad_x = grad_alpha = grad_beta = None
     if needs[0] or needs[1]:
-        v1 = sn0 * torch.cos(v0)
-        v3 = 2 / v2
+        v1 = 1 / v0
+        sn0 = torch.sin(2 * v2)
     if needs[0]:
-        grad_x = grad * (v3 * _times_exp(v1, alpha) + 1)
+        grad_x = grad * (v1 * _times_exp(sn0, alpha) + 1)
     if needs[1]:
-        grad_alpha = grad * (v3 * (v0 * v1))
+        grad_alpha = grad * (sn0 * (v1 * v2))
     if needs[2]:
-        grad_beta = -grad * _times_exp(sn0**2, beta) / v2**2
+        grad_beta = -grad * _times_exp(torch.sin(v2)**2, beta) / v0**2
     return grad_x, grad_alpha, grad_beta
 
 
 def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = _times_exp(x, alpha)
-    sn0 = torch.sin(v0)
-    v3 = torch.exp(beta) + 1e-09
-    cs0 = torch.cos(v0)
-    v1 = sn0 * cs0
-    v4 = 2 * (1 / v3)
-    v6 = sn0**2
-    v8 = 1 / v3**2
-    v2 = _times_exp(v1, alpha)
+    v0 = torch.exp(beta) + 1e-09
+    v2 = _times_exp(x, alpha)
+    v3 = 2 * v2
+    sn0 = torch.sin(v3)
+    v1 = 1 / v0
+    v8 = 1 / v0**2
+    v4 = _times_exp(sn0, alpha)
     grad_grad = grad_x = grad_alpha = grad_beta = None
     if d_beta is not None:
         v9 = v8 * d_beta
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v10 = cs0**2
-        v11 = v4 * grad
+        cs0 = torch.cos(v3)
     if (needs[0] or needs[2] or needs[3]) and (d_alpha is not None or d_beta is not None):
-        v5 = v0 * v1
+        v5 = v2 * sn0
+    if (needs[0] or needs[1] or needs[2]) and d_alpha is not None:
+        v6 = v1 * d_alpha
     if (needs[1] or needs[2] or needs[3]) and d_beta is not None:
-        v17 = v9 * grad
+        v12 = v9 * grad
     if (needs[0] or needs[3]) and d_beta is not None:
-        v7 = _times_exp(v6, beta)
-    if (needs[1] or needs[2]) and d_x is not None:
-        v12 = v11 * d_x
-    if (needs[1] or needs[2]) and d_alpha is not None:
-        v13 = v0 * v10
-        v14 = v0 * v6
-        v15 = v11 * d_alpha
+        v7 = _times_exp(torch.sin(v2)**2, beta)
+    if (needs[1] or needs[3]) and (d_x is not None or d_beta is not None):
+        v15 = 2 * v1
+    if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
+        v10 = grad * (v4 + 2 * _times_exp(v2 * cs0, alpha))
     if (needs[1] or needs[3]) and (d_beta is not None or d_x is not None):
-        v16 = _times_exp(v2, beta)
-    if (needs[1] or needs[2]) and d_beta is not None:
-        v18 = 2 * v17
+        v11 = _times_exp(v4, beta)
     if (needs[2] or needs[3]) and (d_beta is not None or d_alpha is not None):
-        v19 = _times_exp(v5, beta)
+        v13 = _times_exp(v5, beta)
     if needs[3] and (d_x is not None or d_alpha is not None):
-        v20 = grad * (2 * v8)
+        v14 = v8 * grad
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (v2 * v4 + 1)
+        grad_grad = d_x * (v1 * v4 + 1)
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, d_alpha * (v4 * v5))
+        grad_grad = add(grad_grad, v5 * v6)
     if needs[0] and d_beta is not None:
         grad_grad = add(grad_grad, -v7 * v9)
     if needs[1] and d_x is not None:
-        grad_x = v12 * _times_exp(_times_exp(v10, alpha) - _times_exp(v6, alpha), alpha)
+        grad_x = grad * (d_x * v15) * _times_exp(cs0, 2 * alpha)
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, v15 * (v2 + _times_exp(v13, alpha) - _times_exp(v14, alpha)))
+        grad_x = add(grad_x, v6 * v10)
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, -v16 * v18)
+        grad_x = add(grad_x, -v11 * v12)
     if needs[2] and d_x is not None:
-        grad_alpha = v12 * (v2 + _times_exp(v0 * (v10 - v6), alpha))
+        grad_alpha = d_x * (v1 * v10)
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(grad_alpha, v0 * v15 * (v1 + v13 - v14))
+        grad_alpha = add(grad_alpha, grad * (v2 * v6) * (sn0 + v3 * cs0))
     if needs[2] and d_beta is not None:
-        grad_alpha = add(grad_alpha, -v18 * v19)
+        grad_alpha = add(grad_alpha, -v12 * v13)
     if needs[3] and d_x is not None:
-        grad_beta = -d_x * (v16 * v20)
+        grad_beta = -d_x * (v11 * v14)
     if needs[3] and d_alpha is not None:
-        grad_beta = add(grad_beta, -d_alpha * (v19 * v20))
+        grad_beta = add(grad_beta, -d_alpha * (v13 * v14))
     if needs[3] and d_beta is not None:
-        grad_beta = add(grad_beta, v17 * (v4 * _times_exp(v7, beta) - v7))
+        grad_beta = add(grad_beta, v12 * (v15 * _times_exp(v7, beta) - v7))
     return grad_grad, grad_x, grad_alpha, grad_beta
 
 
 def jvp(d_x, d_alpha, d_beta, x, alpha, beta):
     """The tangent of each output."""
-    v0 = _times_exp(x, alpha)
-    sn0 = torch.sin(v0)
-    v2 = torch.exp(beta) + 1e-09
+    v0 = torch.exp(beta) + 1e-09
+    v2 = _times_exp(x, alpha)
     d_out = None
     if d_x is not None or d_alpha is not None:
-        v1 = sn0 * torch.cos(v0)
-        v3 = 2 / v2
+        v1 = 1 / v0
+        sn0 = torch.sin(2 * v2)
     if d_x is not None:
-        d_out = d_x * (v3 * _times_exp(v1, alpha) + 1)
+        d_out = d_x * (v1 * _times_exp(sn0, alpha) + 1)
     if d_alpha is not None:
-        d_out = add(d_out, v3 * (v0 * v1) * d_alpha)
+        d_out = add(d_out, sn0 * (v1 * v2) * d_alpha)
     if d_beta is not None:
-        d_out = add(d_out, -d_beta * _times_exp(sn0**2, beta) / v2**2)
+        d_out = add(d_out, -d_beta * _times_exp(torch.sin(v2)**2, beta) / v0**2)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     """The tangent of each gradient."""
-    v0 = _times_exp(x, alpha)
-    sn0 = torch.sin(v0)
-    v3 = torch.exp(beta) + 1e-09
-    cs0 = torch.cos(v0)
-    v1 = sn0 * cs0
-    v4 = 2 * (1 / v3)
-    v5 = sn0**2
-    v11 = 1 / v3**2
-    v2 = _times_exp(v1, alpha)
+    v0 = torch.exp(beta) + 1e-09
+    v2 = _times_exp(x, alpha)
+    v3 = 2 * v2
+    sn0 = torch.sin(v3)
+    v1 = 1 / v0
+    v9 = 1 / v0**2
+    v4 = _times_exp(sn0, alpha)
     d_grad_x = d_grad_alpha = d_grad_beta = None
-    if d_beta is not None or d_x is not None or d_alpha is not None:
-        v12 = grad * v11
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
-        v6 = cs0**2
-        v7 = v4 * grad
+        cs0 = torch.cos(v3)
+    if d_x is not None:
+        v5 = d_x * grad
+    if d_alpha is not None:
+        v6 = grad * d_alpha
     if d_beta is not None:
-        v13 = v12 * d_beta
+        v10 = grad * (v9 * d_beta)
     if (needs[1] or needs[2]) and (d_grad is not None or d_beta is not None or d_alpha is not None):
-        v15 = v0 * v1
-    if (needs[0] or needs[1]) and d_x is not None:
-        v8 = v7 * d_x
-    if (needs[0] or needs[1]) and d_alpha is not None:
-        v9 = v7 * d_alpha
+        v11 = v2 * sn0
+    if (needs[0] or needs[2]) and (d_x is not None or d_beta is not None):
+        v14 = 2 * v1
+    if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
+        v7 = v1 * (v4 + 2 * _times_exp(v2 * cs0, alpha))
     if (needs[0] or needs[2]) and (d_beta is not None or d_x is not None):
-        v10 = _times_exp(v2, beta)
-    if (needs[0] or needs[1]) and d_beta is not None:
-        v14 = 2 * v13
-    if needs[1] and (d_x is not None or d_alpha is not None):
-        v16 = v0 * v6
-        v17 = v0 * v5
+        v8 = _times_exp(v4, beta)
     if (needs[1] or needs[2]) and (d_beta is not None or d_alpha is not None):
-        v18 = _times_exp(v15, beta)
+        v12 = _times_exp(v11, beta)
     if needs[2] and (d_grad is not None or d_beta is not None):
-        v19 = _times_exp(v5, beta)
-    if needs[2] and (d_x is not None or d_alpha is not None):
-        v20 = 2 * v12
+        v13 = _times_exp(torch.sin(v2)**2, beta)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * (v2 * v4 + 1)
+        d_grad_x = d_grad * (v1 * v4 + 1)
     if needs[0] and d_x is not None:
-        d_grad_x = add(
-            d_grad_x, v8 * _times_exp(_times_exp(v6, alpha) - _times_exp(v5, alpha), alpha)
-        )
+        d_grad_x = add(d_grad_x, v5 * v14 * _times_exp(cs0, 2 * alpha))
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, v9 * (v2 + _times_exp(v0 * (v6 - v5), alpha)))
+        d_grad_x = add(d_grad_x, v6 * v7)
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, -v10 * v14)
+        d_grad_x = add(d_grad_x, -v8 * v10)
     if needs[1] and d_grad is not None:
-        d_grad_alpha = d_grad * (v4 * v15)
+        d_grad_alpha = d_grad * (v1 * v11)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(
-            d_grad_alpha, v8 * (v2 + _times_exp(v16, alpha) - _times_exp(v17, alpha))
-        )
+        d_grad_alpha = add(d_grad_alpha, v5 * v7)
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(d_grad_alpha, v0 * v9 * (v1 + v16 - v17))
+        d_grad_alpha = add(d_grad_alpha, v6 * (v1 * v2) * (sn0 + v3 * cs0))
     if needs[1] and d_beta is not None:
-        d_grad_alpha = add(d_grad_alpha, -v14 * v18)
+        d_grad_alpha = add(d_grad_alpha, -v10 * v12)
     if needs[2] and d_grad is not None:
-        d_grad_beta = -d_grad * (v11 * v19)
+        d_grad_beta = -d_grad * (v9 * v13)
     if needs[2] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, -d_x * (v10 * v20))
+        d_grad_beta = add(d_grad_beta, -v5 * (v8 * v9))
     if needs[2] and d_alpha is not None:
-        d_grad_beta = add(d_grad_beta, -d_alpha * (v18 * v20))
+        d_grad_beta = add(d_grad_beta, -v6 * (v9 * v12))
     if needs[2] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, v13 * (v4 * _times_exp(v19, beta) - v19))
+        d_grad_beta = add(d_grad_beta, v10 * (v14 * _times_exp(v13, beta) - v13))
     return d_grad_x, d_grad_alpha, d_grad_beta

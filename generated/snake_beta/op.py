@@ -76,7 +76,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_alpha, d_beta = directions
+    given = _t.given(directions, tensors[0])
+    d_x, d_alpha, d_beta = given
     grad, x, alpha, beta = tensors
     if ops := _t.ops(grad, d_x, d_alpha, d_beta, x, alpha, beta):
         found = ops.double_backward(
@@ -319,10 +320,8 @@ def snake_beta(x: Tensor, alpha: Tensor, beta: Tensor) -> Tensor:
     The log-scale form of NVIDIA/BigVGAN, whose divisor has 1e-9 added.
 
         snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-        grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
-            alpha)/(exp(beta) + 1.0e-9))
-        grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
-            alpha)/(exp(beta) + 1.0e-9)
+        grad x = grad*(1 + times_exp(sin(2*times_exp(x, alpha)), alpha)/(exp(beta) + 1.0e-9))
+        grad alpha = grad*sin(2*times_exp(x, alpha))*times_exp(x, alpha)/(exp(beta) + 1.0e-9)
         grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
     x: tensor of any shape; tensors broadcast.
@@ -337,10 +336,8 @@ class SnakeBeta(_nn.Module):
     """SnakeBeta: x + sin(x * exp(alpha))**2 / exp(beta), per channel (BigVGAN, arXiv:2206.04658).
 
         snake_beta(x, alpha, beta) = x + sin(x*exp(alpha))**2/(exp(beta) + 1.0e-9)
-        grad x = grad*(1 + 2*times_exp(sin(times_exp(x, alpha))*cos(times_exp(x, alpha)),
-            alpha)/(exp(beta) + 1.0e-9))
-        grad alpha = 2*grad*sin(times_exp(x, alpha))*cos(times_exp(x, alpha))*times_exp(x,
-            alpha)/(exp(beta) + 1.0e-9)
+        grad x = grad*(1 + times_exp(sin(2*times_exp(x, alpha)), alpha)/(exp(beta) + 1.0e-9))
+        grad alpha = grad*sin(2*times_exp(x, alpha))*times_exp(x, alpha)/(exp(beta) + 1.0e-9)
         grad beta = -grad*times_exp(sin(times_exp(x, alpha))**2, beta)/(exp(beta) + 1.0e-9)**2
 
     alpha: learnable, of shape (num_channels,); starts at 0.0.

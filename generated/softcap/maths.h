@@ -21,31 +21,20 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
   return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-// x within [low, high]; NaN stays NaN.
-template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
-  return x > high ? high : (x < low ? (low < high ? low : high) : x);
-}
-
 template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
-  return cap * autofn::tanh(x / cap);
+  return std::fabs(x) < T(8.673617379884035e-19) ? x : cap * autofn::tanh(x / cap);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 / cap;
-  const T v2 = (v0 - v1 * cap + -std::fma(v1, cap, -(v1 * cap))) * (T(1) / cap);
-  return times_sech2<kNear>(grad, v1, v2);
+  return times_sech2<kNear>(grad, x / cap);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / cap;
-  const T v1 = clamp(x, T(-4e+18), T(4e+18));
-  const T v2 = v0 * v1;
-  const T v3 = (T(1) - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * v0;
-  const T v4 = std::fma(v1, v3, std::fma(v0, v1, -(v0 * v1)));
-  grad_grad = times_sech2<kNear>(d_x, v2, v4);
-  grad_x = times_sech2<kNear>(-d_x * (T(2) * v0) * grad * autofn::tanh(v2), v2, v4);
+  const T v1 = v0 * x;
+  grad_grad = times_sech2<kNear>(d_x, v1);
+  grad_x = times_sech2<kNear>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1);
 }
 
 }  // namespace autofn_softcap

@@ -13,6 +13,15 @@
 
 namespace autofn_softplus {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -38,8 +47,9 @@ template <typename T, bool kNear = false> AUTOFN_FN T softplus_backward(T grad, 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void softplus_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  grad_grad = times_sigmoid<kNear>(d_x, x);
-  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x * grad, x), x);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1);
+  grad_grad = times_lower<kNear>(d_x / v0, x);
+  grad_x = times_lower<kNear>(times_lower<kNear>(d_x * grad / square(v0), -x), x);
 }
 
 }  // namespace autofn_softplus

@@ -42,14 +42,14 @@ template <typename T> AUTOFN_FN T softsign_forward(T x) {
 }
 
 template <typename T> AUTOFN_FN T softsign_backward(T grad, T x) {
-  return grad / square(std::fabs(x) + T(1));
+  return grad * square(T(1) / (std::fabs(x) + T(1)));
 }
 
 template <typename T>
 AUTOFN_FN void softsign_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = std::fabs(x) + T(1);
-  grad_grad = d_x / square(v0);
-  grad_x = -T(2) * d_x * grad * sign(x) / powi<3>(v0);
+  const T v0 = T(1) / (std::fabs(x) + T(1));
+  grad_grad = square(v0) * d_x;
+  grad_x = -d_x * (T(2) * powi<3>(v0)) * grad * sign(x);
 }
 
 }  // namespace autofn_softsign

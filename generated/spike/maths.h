@@ -44,9 +44,9 @@ template <typename T> AUTOFN_FN T spike_backward(T grad, T x, T alpha) {
 template <typename T>
 AUTOFN_FN void spike_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const T v0 = T(9.869604401089358) * square(alpha) * square(x);
-  const T v1 = x * (T(39.47841760435743) * d_x * grad * powi<3>(alpha)) / square(v0 + T(4));
+  const T v1 = x * (T(39.47841760435743) * d_x * grad * powi<3>(alpha));
   grad_grad = alpha * (T(0.5) * d_x) / (T(0.25) * v0 + T(1));
-  grad_x = -v1;
+  grad_x = -v1 * square(T(1) / (v0 + T(4)));
 }
 
 }  // namespace autofn_spike

@@ -14,6 +14,26 @@
 
 namespace autofn_swiglu {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -23,29 +43,44 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T swiglu_forward(T gate, T x) {
   return times_sigmoid<kNear>(gate * x, gate);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = grad * x * (times_sigmoid<kNear, true>(gate, gate) + T(1));
-  grad_gate = times_sigmoid<kNear>(v0, gate);
-  grad_x = times_sigmoid<kNear>(grad * gate, gate);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
+  const T v1 = v0 + T(1);
+  const T v2 = clamp(gate, T(-4e+18), T(4e+18));
+  const T v3 = grad * x * (gate < T(0) ? v1 + v2 : v0 * (v2 + T(1)) + T(1)) / square(v1);
+  grad_gate = times_lower<kNear>(v3, gate);
+  grad_x = times_lower<kNear>(gate * grad / v1, gate);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void swiglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T v0 = times_sigmoid<kNear, true>(gate, gate);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
   const T v1 = v0 + T(1);
-  const T v4 = times_sigmoid<kNear>(v1 * (d_gate * x), gate);
-  const T v2 = d_gate * grad;
-  const T v3 = x * v2 * (v0 + T(2) - times_sigmoid<kNear>(gate, gate));
-  const T v5 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v3, gate), gate);
-  grad_grad = v4 + times_sigmoid<kNear>(gate * d_x, gate);
-  grad_gate = v5 + times_sigmoid<kNear>(v1 * (d_x * grad), gate);
-  grad_x = times_sigmoid<kNear>(v1 * v2, gate);
+  const T v2 = T(1) / v1;
+  const T v3 = clamp(gate, T(-4e+18), T(4e+18));
+  const T v4 = square(v2);
+  const bool c0 = gate < T(0);
+  const T v5 = c0 ? v1 + v3 : v0 * (v3 + T(1)) + T(1);
+  const T v6 = gate - T(2);
+  const T v7 = gate + T(2);
+  const T v8 = v4 * d_gate;
+  const T v10 = times_lower<kNear>(gate * d_x / v1, gate);
+  const T v9 = -x * (grad * (d_gate * powi<3>(v2))) * (c0 ? v0 * v6 - v7 : v6 - v0 * v7);
+  const T v11 = times_lower<kNear>(times_lower<kNear>(v9, -gate), gate);
+  grad_grad = times_lower<kNear>(v5 * (x * v8), gate) + v10;
+  grad_gate = v11 + times_lower<kNear>(v5 * (grad * (v4 * d_x)), gate);
+  grad_x = times_lower<kNear>(v5 * (grad * v8), gate);
 }
 
 }  // namespace autofn_swiglu

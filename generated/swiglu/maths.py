@@ -36,23 +36,22 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     v0 = torch.clamp(gate, -4e+18, 4e+18)
     s0 = torch.sigmoid(v0)
     s1 = torch.sigmoid(-v0)
-    v1 = v0 * s1
-    v2 = v1 + 1
+    v1 = v0 * s1 + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v3 = s0 * v2 * d_gate
+        v2 = s0 * v1 * d_gate
     if (needs[0] or needs[1]) and d_x is not None:
-        v4 = s0 * d_x
+        v3 = s0 * d_x
     if needs[0] and d_gate is not None:
-        grad_grad = v3 * x
+        grad_grad = v2 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, v4 * torch.clamp(gate, min=-4e+18))
+        grad_grad = add(grad_grad, v3 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
-        grad_gate = x * (d_gate * (s0 * s1) * grad) * (v1 + 2 - v0 * s0)
+        grad_gate = x * (d_gate * (s0 * s1) * grad) * (2 - v0 * torch.tanh(0.5 * v0))
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v2 * v4))
+        grad_gate = add(grad_gate, grad * (v1 * v3))
     if needs[2] and d_gate is not None:
-        grad_x = v3 * grad
+        grad_x = v2 * grad
     return grad_grad, grad_gate, grad_x
 
 
@@ -70,23 +69,24 @@ def jvp(d_gate, d_x, gate, x):
 
 def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     """The tangent of each gradient."""
-    s0 = torch.sigmoid(gate)
-    s1 = torch.sigmoid(-gate)
-    v0 = gate * s1
-    v1 = s0 * (v0 + 1)
+    s1 = torch.sigmoid(gate)
+    s0 = torch.sigmoid(-gate)
+    v0 = gate * s0 + 1
     d_grad_gate = d_grad_x = None
-    if d_gate is not None or d_grad is not None:
-        v2 = gate * s0
+    if d_gate is not None or d_x is not None:
+        v2 = s1 * grad
+    if d_grad is not None:
+        v1 = s1 * d_grad
     if d_x is not None or d_gate is not None:
-        v3 = v1 * grad
+        v3 = v0 * v2
     if needs[0] and d_grad is not None:
-        d_grad_gate = v1 * d_grad * x
+        d_grad_gate = v0 * v1 * x
     if needs[0] and d_gate is not None:
-        d_grad_gate = add(d_grad_gate, x * (grad * (s0 * s1 * d_gate)) * (v0 + 2 - v2))
+        d_grad_gate = add(d_grad_gate, x * (s0 * v2 * d_gate) * (2 - gate * torch.tanh(0.5 * gate)))
     if needs[0] and d_x is not None:
         d_grad_gate = add(d_grad_gate, v3 * d_x)
     if needs[1] and d_grad is not None:
-        d_grad_x = v2 * d_grad
+        d_grad_x = gate * v1
     if needs[1] and d_gate is not None:
         d_grad_x = add(d_grad_x, v3 * d_gate)
     return d_grad_gate, d_grad_x

@@ -13,6 +13,26 @@
 
 namespace autofn_swish {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -22,25 +42,38 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T swish_forward(T x, T beta) {
-  return times_sigmoid<kNear>(x, x * beta, std::fma(x, beta, -(x * beta)));
+  return times_sigmoid<kNear>(x, x * beta);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T swish_backward(T grad, T x, T beta) {
   const T v0 = beta * x;
-  const T v1 = std::fma(beta, x, -(beta * x));
-  const T v2 = grad * (times_sigmoid<kNear, true>(v0, v0, v1) + T(1));
-  return times_sigmoid<kNear>(v2, v0, v1);
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = v1 + T(1);
+  const T v3 = beta * clamp(x, T(-4e+18), T(4e+18));
+  const T v4 = grad * (v0 < T(0) ? v2 + v3 : v1 * (v3 + T(1)) + T(1)) / square(v2);
+  return times_lower<kNear>(v4, v0);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
   const T v0 = beta * x;
-  const T v1 = std::fma(beta, x, -(beta * x));
-  const T v2 = times_sigmoid<kNear, true>(v0, v0, v1);
-  const T v3 = beta * (d_x * grad) * (v2 + T(2) - times_sigmoid<kNear>(v0, v0, v1));
-  grad_grad = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v3, v0, v1), v0, v1);
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = v1 + T(1);
+  const T v3 = T(1) / v2;
+  const T v4 = beta * clamp(x, T(-4e+18), T(4e+18));
+  const T v5 = v0 - T(2);
+  const T v6 = v0 + T(2);
+  const bool c0 = v0 < T(0);
+  const T v7 = d_x * square(v3) * (c0 ? v2 + v4 : v1 * (v4 + T(1)) + T(1));
+  const T v8 = -beta * (d_x * powi<3>(v3) * grad) * (c0 ? v1 * v5 - v6 : v5 - v1 * v6);
+  grad_grad = times_lower<kNear>(v7, v0);
+  grad_x = times_lower<kNear>(times_lower<kNear>(v8, -v0), v0);
 }
 
 }  // namespace autofn_swish

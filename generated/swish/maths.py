@@ -28,14 +28,12 @@ def double_vjp(needs, d_x, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = beta * torch.clamp(x, -4e+18, 4e+18)
     s0 = torch.sigmoid(-v0)
-    v1 = v0 * s0
-    s1 = torch.sigmoid(v0)
-    v2 = s1 * d_x
+    v1 = d_x * torch.sigmoid(v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v2 * (v1 + 1)
+        grad_grad = v1 * (v0 * s0 + 1)
     if needs[1]:
-        grad_x = beta * (s0 * v2 * grad) * (v1 + 2 - v0 * s1)
+        grad_x = beta * (s0 * v1 * grad) * (2 - v0 * torch.tanh(0.5 * v0))
     return grad_grad, grad_x
 
 
@@ -50,10 +48,9 @@ def vjp_jvp(needs, d_grad, d_x, grad, x, beta):
     v0 = beta * x
     s0 = torch.sigmoid(v0)
     s1 = torch.sigmoid(-v0)
-    v1 = v0 * s1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0 * d_grad * (v1 + 1)
+        d_grad_x = s0 * d_grad * (v0 * s1 + 1)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, beta * (s0 * s1 * d_x * grad) * (v1 + 2 - v0 * s0))
+        d_grad_x = add(d_grad_x, beta * (s0 * s1 * d_x * grad) * (2 - v0 * torch.tanh(0.5 * v0)))
     return (d_grad_x,)

@@ -27,6 +27,13 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <bool kNear, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -36,37 +43,43 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
+// x within [low, high]; NaN stays NaN.
+template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
+  return x > high ? high : (x < low ? (low < high ? low : high) : x);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T swish_beta_forward(T x, T beta) {
-  return times_sigmoid<kNear>(x, x * beta, std::fma(x, beta, -(x * beta)));
+  return times_sigmoid<kNear>(x, x * beta);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta) {
-  const T v0 = beta * x;
-  const T v1 = std::fma(beta, x, -(beta * x));
-  const T v2 = grad * (times_sigmoid<kNear, true>(v0, v0, v1) + T(1));
-  const T v3 = times_sigmoid<kNear>(grad * square(x), v0, v1);
-  grad_x = times_sigmoid<kNear>(v2, v0, v1);
-  grad_beta = times_sigmoid<kNear, true>(v3, v0, v1);
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v1 = v0 * beta;
+  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v1)));
+  const T v3 = v2 + T(1);
+  const T v4 = square(T(1) / v3);
+  const T v5 = v4 * (grad * (v1 < T(0) ? v1 + v3 : v2 * (v1 + T(1)) + T(1)));
+  grad_x = times_lower<kNear>(v5, v1);
+  grad_beta = times_lower<kNear>(times_lower<kNear>(v4 * (grad * square(v0)), -v1), v1);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
-  const T v0 = beta * x;
-  const T v1 = std::fma(beta, x, -(beta * x));
-  const T v2 = times_sigmoid<kNear, true>(v0, v0, v1);
-  const T v3 = grad * (v2 + T(2) - times_sigmoid<kNear>(v0, v0, v1));
-  const T v4 = d_x * v3;
-  const T v8 = times_sigmoid<kNear>(d_x * (v2 + T(1)), v0, v1);
-  const T v5 = times_sigmoid<kNear>(d_beta * square(x), v0, v1);
-  const T v9 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * v4, v0, v1), v0, v1);
-  const T v6 = times_sigmoid<kNear>(x * (d_beta * v3), v0, v1);
-  const T v10 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(x * v4, v0, v1), v0, v1);
-  const T v7 = -d_beta * grad * powi<3>(x) * autofn::tanh(T(0.5) * v0);
-  grad_grad = v8 + times_sigmoid<kNear, true>(v5, v0, v1);
-  grad_x = v9 + times_sigmoid<kNear, true>(v6, v0, v1);
-  grad_beta = v10 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(v7, v0, v1), v0, v1);
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v1 = v0 * beta;
+  const T t0 = autofn::tanh(T(0.5) * v1);
+  const T v2 = grad * (T(2) - v1 * t0);
+  const T v6 = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v1, v1) + T(1)), v1);
+  const T v3 = times_sigmoid<kNear>(d_beta * square(v0), v1);
+  const T v7 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * (d_x * v2), v1), v1);
+  const T v4 = v0 * v2;
+  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * v4, v1), v1);
+  const T v5 = times_sigmoid<kNear>(-grad * (d_beta * (t0 * powi<3>(v0))), v1);
+  grad_grad = v6 + times_sigmoid<kNear, true>(v3, v1);
+  grad_x = v7 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_beta * v4, v1), v1);
+  grad_beta = v8 + times_sigmoid<kNear, true>(v5, v1);
 }
 
 }  // namespace autofn_swish_beta

@@ -39,28 +39,29 @@ def double_vjp(needs, d_x, d_beta, grad, x, beta):
     v1 = v0 * beta
     s0 = torch.sigmoid(-v1)
     s1 = torch.sigmoid(v1)
-    v2 = v1 * s0
     grad_grad = grad_x = grad_beta = None
-    if d_x is not None:
-        v3 = s1 * d_x
-    if d_beta is not None:
-        v4 = s0 * s1 * d_beta
     if needs[1] or needs[2]:
-        v5 = grad * (v2 + 2 - v1 * s1)
+        t0 = torch.tanh(0.5 * v1)
+    if d_x is not None:
+        v2 = s1 * d_x
+    if d_beta is not None:
+        v3 = s0 * s1 * d_beta
+    if needs[1] or needs[2]:
+        v4 = grad * (2 - v1 * t0)
     if (needs[1] or needs[2]) and d_x is not None:
-        v6 = v5 * (s0 * v3)
+        v5 = v4 * (s0 * v2)
     if needs[0] and d_x is not None:
-        grad_grad = v3 * (v2 + 1)
+        grad_grad = v2 * (v1 * s0 + 1)
     if needs[0] and d_beta is not None:
-        grad_grad = add(grad_grad, v4 * v0**2)
+        grad_grad = add(grad_grad, v3 * v0**2)
     if needs[1] and d_x is not None:
-        grad_x = beta * v6
+        grad_x = beta * v5
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, v5 * (v0 * v4))
+        grad_x = add(grad_x, v4 * (v0 * v3))
     if needs[2] and d_x is not None:
-        grad_beta = v0 * v6
+        grad_beta = v0 * v5
     if needs[2] and d_beta is not None:
-        grad_beta = add(grad_beta, -grad * (v4 * v0**3) * torch.tanh(0.5 * v1))
+        grad_beta = add(grad_beta, -grad * (t0 * (v3 * v0**3)))
     return grad_grad, grad_x, grad_beta
 
 
@@ -83,25 +84,25 @@ def vjp_jvp(needs, d_grad, d_x, d_beta, grad, x, beta):
     v0 = beta * x
     s0 = torch.sigmoid(-v0)
     s1 = torch.sigmoid(v0)
-    v1 = v0 * s0
     d_grad_x = d_grad_beta = None
     if d_x is not None or d_beta is not None:
-        v3 = s0 * s1 * grad
-        v4 = v3 * (v1 + 2 - v0 * s1)
+        t0 = torch.tanh(0.5 * v0)
+        v2 = s0 * s1 * grad
+        v3 = v2 * (2 - v0 * t0)
     if d_grad is not None:
-        v2 = s1 * d_grad
+        v1 = s1 * d_grad
     if d_x is not None:
-        v5 = v4 * d_x
+        v4 = v3 * d_x
     if needs[0] and d_grad is not None:
-        d_grad_x = v2 * (v1 + 1)
+        d_grad_x = v1 * (v0 * s0 + 1)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, beta * v5)
+        d_grad_x = add(d_grad_x, beta * v4)
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, x * (v4 * d_beta))
+        d_grad_x = add(d_grad_x, x * (v3 * d_beta))
     if needs[1] and d_grad is not None:
-        d_grad_beta = s0 * v2 * x**2
+        d_grad_beta = s0 * v1 * x**2
     if needs[1] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, x * v5)
+        d_grad_beta = add(d_grad_beta, x * v4)
     if needs[1] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, -v3 * d_beta * x**3 * torch.tanh(0.5 * v0))
+        d_grad_beta = add(d_grad_beta, -d_beta * (t0 * v2) * x**3)
     return d_grad_x, d_grad_beta

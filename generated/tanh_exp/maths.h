@@ -13,6 +13,13 @@
 
 namespace autofn_tanh_exp {
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
 template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
   const T y = T(2) * std::fabs(x);
@@ -35,12 +42,13 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  return v0 * autofn::tanh(autofn::exp<kNear>(v0));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = v0 * autofn::tanh(autofn::exp<kNear>(v0));
+  return v0 < T(-48) ? times_lower<kNear>(v0, v0) : v1;
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
   const T e0 = autofn::exp<kNear>(v0);
   const T v1 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
   return grad * v1;
@@ -48,15 +56,17 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-4e+18), T(INFINITY));
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const bool c0 = v0 < T(-48);
   const T e0 = autofn::exp<kNear>(v0);
   const T t0 = autofn::tanh(e0);
   const T v1 = sech2<kNear>(e0);
   const T v2 = autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
-  const T v3 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
-  const T v4 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v3, v0);
-  grad_grad = d_x * (t0 + v2);
-  grad_x = d_x * grad * v4;
+  const T v3 = d_x * grad;
+  const T v4 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
+  const T v5 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v4, v0);
+  grad_grad = c0 ? times_lower<kNear>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
+  grad_x = c0 ? times_lower<kNear>(v3 * (v0 + T(2)), v0) : v3 * v5;
 }
 
 }  // namespace autofn_tanh_exp

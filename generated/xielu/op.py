@@ -80,7 +80,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, d_alpha_p, d_alpha_n = directions
+    given = _t.given(directions, tensors[0])
+    d_x, d_alpha_p, d_alpha_n = given
     grad, x, alpha_p, alpha_n = tensors
     beta, eps = values
     if ops := _t.ops(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n):

@@ -10,21 +10,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sympy
-from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, exp
+from sympy import Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, Symbol, exp
 
 from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
-
-HUGE = sympy.Float("4e18", 17)
-"""A number of any dtype's arithmetic, and so is its square."""
-
-
-class choose(Function):  # type: ignore[misc]
-    """choose(u, below, above): below where u < 0, else above. Opaque: powers do not enter it."""
-
-    nargs = (3,)
-    is_real = True
+from autofn.rewrite.exponentials import exponents, rational
+from autofn.rewrite.heads import HUGE, choose, decay
 
 
 def with_horner_arguments(expr: Expr) -> Expr:
@@ -71,43 +63,37 @@ def _horner_form(expr: Expr) -> Expr | None:
     return Mul(x**left, value, evaluate=False) if left else value
 
 
-def normal_form(entry: Expr) -> Expr:
-    """An equal expression, better for kernels where it is rational in an exponential."""
-    for u in _exponents(entry):
-        entry = _rewritten(entry, u) or entry
+def normal_form(entry: Expr, tensors: frozenset[Symbol] = frozenset()) -> Expr:
+    """An equal expression, better for kernels where it is rational in an exponential.
+
+    tensors: the symbols that may be infinite.
+    """
+    if trees.size(entry) > 2 * LIMIT:
+        return entry
+    for u in exponents(entry):
+        entry = _rewritten(entry, u, tensors) or entry
     return entry
 
 
-def _exponents(entry: Expr) -> list[Expr]:
-    """The u of tanh(softplus(u)) and sech2(softplus(u)): functions of logarithms of exp(u)."""
-    found = {
-        node.args[0].args[0]
-        for node in trees.nodes(entry)
-        if isinstance(node, sympy.tanh | heads.sech2) and isinstance(node.args[0], heads.softplus)
-    }
-    return sorted(found, key=sympy.default_sort_key)
-
-
-def _rewritten(entry: Expr, u: Expr) -> Expr | None:
+def _rewritten(entry: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr | None:
     t = Dummy("t", positive=True)
-    square = t**2 + 2 * t
-    rational = {
-        sympy.tanh(heads.softplus(u)): square / (square + 2),
-        heads.sech2(heads.softplus(u)): 4 * (1 + t) ** 2 / (square + 2) ** 2,
-        heads.sigmoid(u): t / (1 + t),
-        heads.sigmoid(-u): 1 / (1 + t),
-    }
     opaque: dict[Expr, Expr] = {}
 
     def hide(node: Expr) -> Expr:
-        if node in rational:
-            return rational[node]
+        if isinstance(node, heads.times_exp):
+            factor = rational(exp(node.args[1], evaluate=False), u, t)
+            if factor is not None:
+                return hide(node.args[0]) * factor
+        elif isinstance(node, Function) and (known := rational(node, u, t)) is not None:
+            return known
+        if node.is_number and not node.is_Rational:
+            return opaque.setdefault(node, Dummy(f"c{len(opaque)}", positive=node.is_positive))
         if isinstance(node, Function | Piecewise):
             return opaque.setdefault(node, Dummy(f"f{len(opaque)}", real=True))
         return node.func(*map(hide, node.args)) if node.args else node
 
     flat = hide(entry)
-    if not flat.is_rational_function():
+    if not flat.has(t) or not flat.is_rational_function():
         return None
     top, bottom = sympy.fraction(sympy.cancel(sympy.together(flat)))
     factors = [(f, k) for f, k in _factors(top)] + [(f, -k) for f, k in _factors(bottom)]
@@ -115,16 +101,21 @@ def _rewritten(entry: Expr, u: Expr) -> Expr | None:
     left = -sum(k * Poly(f, t).degree() for f, k in factors if f.has(t))
     if left < 0 or not all(_is_positive(f, t) for f, _ in factors if not f.has(*opaque.values())):
         return None
-    n = exp(-Abs(u))
+    n = decay(u)
     result: Expr = S.One
     for factor, power in factors:
-        result *= (_in_n(factor, t, n, u) if factor.has(t) else factor) ** power
+        if factor == t and power > 0:
+            result *= choose(u, n**power, S.One)
+        else:
+            result *= (_in_n(factor, t, n, u, tensors) if factor.has(t) else factor) ** power
     if left:
-        result *= choose(u, S.One, n**left)
+        result *= choose(-u, n**left, S.One)
     return result.xreplace({dummy: node for node, dummy in opaque.items()})
 
 
 def _factors(polynomial: Expr) -> Sequence[tuple[Expr, int]]:
+    if polynomial.is_number:
+        return [(polynomial, 1)]
     constant, factors = sympy.factor_list(polynomial)
     return [(constant, 1), *((factor, int(power)) for factor, power in factors)]
 
@@ -136,12 +127,12 @@ def _is_positive(factor: Expr, t: Dummy) -> bool:
     return all(c >= 0 for c in Poly(factor, t).all_coeffs())
 
 
-def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr) -> Expr:
+def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr:
     """The factor at t = n where u < 0; elsewhere at t = 1 / n, times n to its degree."""
     coefficients = Poly(factor, t).all_coeffs()
     if not coefficients[0].free_symbols:
         # What grows with u is multiplied by n, which is 0 long before it overflows.
-        tall = {s: heads.clamp(s, -HUGE, HUGE) for s in u.free_symbols}
+        tall = {s: heads.clamp(s, -HUGE, HUGE) for s in u.free_symbols & tensors}
         coefficients = [coefficient.xreplace(tall) for coefficient in coefficients]
     below, above = _horner(coefficients, n), _horner(coefficients[::-1], n)
     return below if below == above else choose(u, below, above)

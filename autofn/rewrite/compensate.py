@@ -24,6 +24,7 @@ MAGNIFYING = {
     "times_lower": 1,
     "times_sigmoid": 1,
     "times_sech2": 1,
+    "decay": 0,
     "sigmoid_minus": 0,
     "times_sigmoid_minus": 1,
 }
@@ -58,6 +59,9 @@ class _Compensation:
             if rest is None:
                 new.append(self._add(node.op, args, node.n, node))
             else:
+                if node.op == "decay":
+                    # exp(-|u|) of what is left of -|u|.
+                    rest = self._add("neg", (rest,))
                 new.append(self._add(f"{node.op}_of_sum", (*args, rest)))
         outputs = tuple(
             Output(o.name, None if o.node is None else new[o.node], o.like, o.direction)
@@ -115,6 +119,13 @@ class _Compensation:
         if node.op == "neg":
             rest = self._rest(node.args[0])
             return None if rest is None else self._add("neg", (rest,))
+        if node.op == "abs":
+            (u,) = node.args
+            if (rest := self._rest(u)) is None:
+                return None
+            zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
+            below = self._add("lt", (u, zero))
+            return self._add("select", (below, self._add("neg", (rest,)), rest))
         if node.op == "div" and self._nodes[node.args[1]].number:
             a, b = node.args
             # a - q b is exact; dividing by a number is one reciprocal for all elements.

@@ -1,0 +1,119 @@
+"""Where in the user's own text something is: lines and columns of calls, parameters, exceptions."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import linecache
+import re
+import textwrap
+from collections.abc import Callable
+from typing import Any
+
+from autofn.errors import Location
+
+
+def of_definition(body: Callable[..., Any]) -> Location:
+    """The line of `def`, which `co_firstlineno` is not where there are decorators, and its name."""
+    code = body.__code__
+    line = code.co_firstlineno
+    try:
+        lines, start = inspect.getsourcelines(body)
+    except (OSError, TypeError, SyntaxError):
+        return Location(code.co_filename, line)
+    for offset, text in enumerate(lines):
+        found = re.match(r"\s*(?:async\s+)?def\s+(\w+)", text)
+        if found:
+            return Location(code.co_filename, start + offset, found.span(1))
+    return Location(code.co_filename, line)
+
+
+def of_parameter(body: Callable[..., Any], name: str) -> Location:
+    """A parameter in the signature; that of the function where it is not found."""
+    where = of_definition(body)
+    for node, start, indent in _nodes(body):
+        if isinstance(node, ast.arg) and node.arg == name:
+            return _place(node, where.file, start, indent)
+    return where
+
+
+def of_calls(body: Callable[..., Any], file: str) -> dict[str, Location]:
+    """Where a function first calls what, by the callee's last name."""
+    found: dict[str, Location] = {}
+    for node, start, indent in _nodes(body):
+        if isinstance(node, ast.Call):
+            callee = node.func
+            name = callee.id if isinstance(callee, ast.Name) else getattr(callee, "attr", "")
+            found.setdefault(name, _place(node, file, start, indent))
+    return found
+
+
+def of_symbol(body: Callable[..., Any], name: str) -> Location | None:
+    """The call that names a symbol, Symbol("k") say; None where there is none."""
+    where = of_definition(body)
+    for node, start, indent in _nodes(body):
+        if isinstance(node, ast.Call) and any(
+            isinstance(each, ast.Constant) and each.value == name for each in node.args
+        ):
+            return _place(node, where.file, start, indent)
+    return None
+
+
+def of_exception(error: BaseException, file: str) -> Location | None:
+    """The innermost line of a file that an exception went through, None where it did not."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        if code.co_filename == file:
+            found = Location(file, trace.tb_lineno, _span(code, trace.tb_lasti, trace.tb_lineno))
+        trace = trace.tb_next
+    return found
+
+
+def of_syntax(error: SyntaxError, file: str) -> Location:
+    """The place that a syntax error names, in `file` where it names none."""
+    line, begin = error.lineno or 1, (error.offset or 0) - 1
+    end = (error.end_offset or 0) - 1 if error.end_lineno == error.lineno else -1
+    span = (begin, max(end, begin + 1)) if begin >= 0 else None
+    return Location(error.filename or file, line, span)
+
+
+def _nodes(body: Callable[..., Any]) -> list[tuple[ast.AST, int, int]]:
+    """The syntax of a function: nodes, and its first line and indentation, which they lack."""
+    try:
+        lines, start = inspect.getsourcelines(body)
+        tree = ast.parse(textwrap.dedent("".join(lines)))
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return []
+    indent = len(lines[0]) - len(lines[0].lstrip())
+    return [(node, start, indent) for node in ast.walk(tree)]
+
+
+def _place(node: ast.expr | ast.arg, file: str, start: int, indent: int) -> Location:
+    line = start + node.lineno - 1
+    text = linecache.getline(file, line)
+    # Python counts bytes of UTF-8.
+    begin = characters(text, node.col_offset + indent)
+    end = len(text.rstrip())
+    if node.end_lineno == node.lineno and node.end_col_offset is not None:
+        end = characters(text, node.end_col_offset + indent)
+    return Location(file, line, (begin, end))
+
+
+def _span(code: Any, instruction: int, line: int) -> tuple[int, int] | None:
+    """The columns of an instruction; Python 3.10 does not know them."""
+    if not hasattr(code, "co_positions"):
+        return None
+    positions = list(code.co_positions())
+    first, last, begin, end = positions[instruction // 2]
+    if begin is None or end is None or first != line:
+        return None
+    text = linecache.getline(code.co_filename, line)
+    if last != first:
+        return characters(text, begin), len(text.rstrip())
+    return characters(text, begin), characters(text, end)
+
+
+def characters(text: str, count: int) -> int:
+    """How many characters so many bytes of UTF-8 are."""
+    return len(text.encode()[:count].decode(errors="replace"))

@@ -1,0 +1,88 @@
+"""The candidates for the kernel of one pass: its expressions in several forms, lowered."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+
+import sympy
+from sympy import Dummy, Expr, Piecewise, Symbol
+
+from autofn import functions as heads
+from autofn.program import Program, Result
+from autofn.rewrite.compensate import compensated
+from autofn.rewrite.forms import (
+    with_far_powers,
+    with_inverses,
+    with_linear_start,
+    with_softplus_in_parts,
+    with_tails,
+)
+from autofn.rewrite.normal_form import normal_form, with_horner_arguments
+from autofn.rewrite.search import Candidate
+
+Form = Callable[[Expr, frozenset[Symbol]], Expr]
+"""From an expression and the symbols of the tensors in it to an equal expression."""
+
+FORMS: Sequence[tuple[str, Form]] = (
+    ("tails", lambda expr, _: with_tails(expr)),
+    ("powers far out", lambda expr, _: with_far_powers(expr)),
+    ("linear start", with_linear_start),
+    ("exponential normal form", normal_form),
+    ("softplus in parts", lambda expr, _: with_softplus_in_parts(expr)),
+    ("powers of reciprocals", lambda expr, _: with_inverses(expr)),
+)
+"""Applied in this order, each or not. The first make regimes, in whose branches others follow."""
+
+PARTS = "arguments in two parts"
+
+MOST = 12
+"""Expressions in so many forms are enough; those with the fewest forms come first."""
+
+
+def candidates(
+    results: list[Result],
+    lowered: Callable[[list[Result]], Program],
+    tensors: frozenset[Symbol],
+) -> list[Candidate]:
+    """The distinct programs, the one as derived first."""
+    derived = _mapped(lambda expr, _: with_horner_arguments(expr), results, tensors)
+    forms: list[tuple[tuple[str, ...], list[Result]]] = [((), derived)]
+    for name, form in FORMS:
+        for names, before in list(forms):
+            after = _mapped(form, before, tensors)
+            if after != before:
+                forms.append(((*names, name), after))
+    forms.sort(key=lambda each: len(each[0]))
+    found: list[Candidate] = []
+    seen: set[Program] = set()
+    for names, each in forms[:MOST]:
+        plain = lowered(each)
+        for label, program in ((names, plain), ((*names, PARTS), compensated(plain))):
+            if program not in seen:
+                seen.add(program)
+                found.append(Candidate(", ".join(label) or "as derived", program))
+    return found
+
+
+def _mapped(form: Form, results: list[Result], tensors: frozenset[Symbol]) -> list[Result]:
+    return [
+        each
+        if each.expr is None
+        else dataclasses.replace(each, expr=_in_form(form, each.expr, tensors))
+        for each in results
+    ]
+
+
+def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:
+    """The expression in a form, branch by branch; a clamped input is an input."""
+    if isinstance(expr, Piecewise):
+        branches = [(_in_form(form, value, tensors), where) for value, where in expr.args]
+        return Piecewise(*branches, evaluate=False)
+    inputs = sorted(
+        (each for each in expr.atoms(heads.clamp) if each.args[0].is_Symbol),
+        key=sympy.default_sort_key,
+    )
+    hidden = {each: Dummy(f"clamped{k}", real=True) for k, each in enumerate(inputs)}
+    formed = form(expr.xreplace(hidden), tensors)
+    return formed.xreplace({dummy: each for each, dummy in hidden.items()})

@@ -1,0 +1,224 @@
+"""Candidates: other forms of the expressions of a program, for kernels.
+
+Each form is a function from an expression to an equal one, which may be the same. They are applied
+after all differentiation, so they may use |u| and selects.
+"""
+
+from __future__ import annotations
+
+import sympy
+from mpmath import mp
+from sympy import Abs, Add, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
+
+from autofn import functions as heads
+from autofn import trees
+from autofn.compact import LIMIT
+from autofn.derive import Differentiator
+from autofn.errors import FormulaError
+from autofn.rewrite.exponentials import exponents, in_exponential
+from autofn.rewrite.heads import choose, decay, inverse
+
+VANISHED = 48
+"""exp(-48) is nothing beside 1, in float64 too, and its square is no subnormal number."""
+
+ORDERS = 3
+"""How many powers of a vanishing exponential are looked for."""
+
+_T = sympy.Dummy("t", positive=True)
+
+
+def with_tails(expr: Expr) -> Expr:
+    """The expression, and its leading term where it vanishes like a power of exp(u).
+
+    x*log(1 + sigmoid(x)) is x*exp(x) below -48: log1p of a subnormal number has few digits.
+    """
+    if trees.size(expr) > 2 * LIMIT:
+        return expr
+    for u in exponents(expr):
+        for v in (u, -u):
+            leading = _leading(expr, v)
+            if leading is not None:
+                return Piecewise((leading, v < -VANISHED), (expr, S.true), evaluate=False)
+    return expr
+
+
+def _leading(expr: Expr, u: Expr) -> Expr | None:
+    """The first term of the expansion in exp(u) where u is far below zero, if that vanishes."""
+    in_t = in_exponential(expr, u, _T)
+    if in_t is None or in_t == expr:
+        return None
+    d = Differentiator((_T,))
+    derivative: Expr = in_t
+    for order in range(1, ORDERS + 1):
+        if not _is_zero(_at_zero(derivative)):
+            return None
+        try:
+            derivative = d(derivative, _T) / order
+        except (FormulaError, KeyError):
+            return None
+        value = _at_zero(derivative)
+        if value is None:
+            return None
+        if not _is_zero(value):
+            return Mul(value, choose(order * u, decay(order * u), S.One))
+    return None
+
+
+def _at_zero(expr: Expr) -> Expr | None:
+    """The expression at t = 0 with its numbers evaluated; None where that is no number."""
+    value = _evaluated(expr.xreplace({_T: S.Zero}))
+    return None if value is None or value.has(sympy.nan, sympy.zoo, sympy.oo) else value
+
+
+def _evaluated(expr: Expr) -> Expr | None:
+    if not expr.free_symbols:
+        if expr.is_Rational:
+            return expr
+        try:
+            number = expr.evalf(40)
+        except (ValueError, TypeError, ZeroDivisionError, RecursionError):
+            return None
+        if not number.is_Float:
+            return number if number.is_Rational else None
+        whole = Integer(round(number))
+        return whole if abs(number - whole) < Float("1e-35") else number
+    if not isinstance(expr, Add | Mul | sympy.Pow):
+        return expr
+    args = [_evaluated(arg) for arg in expr.args]
+    return None if any(arg is None for arg in args) else expr.func(*args)
+
+
+def _is_zero(expr: Expr | None) -> bool:
+    if expr is None:
+        return False
+    return bool(expr == 0) or (trees.size(expr) < LIMIT and sympy.expand(expr) == 0)
+
+
+# --- powers far out --------------------------------------------------------------------------
+
+FAR = (20, 30, 40, 60)
+"""Exponents of two: beyond one of these an expression may be a power of its variable."""
+
+SAME = mp.mpf(2) ** -56
+
+
+def with_far_powers(expr: Expr) -> Expr:
+    """The expression, and c*x**n where it is that for large x: x**2/(1 + x**2) overflows."""
+    linear = [s for s in trees.symbols(expr) if s.name.startswith("_")]
+    function = expr
+    for symbol in linear:
+        function = function.xreplace({symbol: S.One})
+    unknown = trees.symbols(function)
+    if len(unknown) != 1 or trees.size(expr) > LIMIT or not _divides(function):
+        return expr
+    if linear and sympy.expand(expr - Mul(function, *linear)) != 0:
+        return expr
+    (x,) = unknown
+    sides = [_far_power(function, x, sign) for sign in (1, -1)]
+    branches = [(Mul(side[0], *linear), side[1]) for side in sides if side is not None]
+    if len(branches) < 2:
+        return expr
+    if branches[0][0] == branches[1][0]:
+        branches = [(branches[0][0], Abs(x) > max(abs(w.rhs) for _, w in branches))]
+    return Piecewise(*branches, (expr, S.true), evaluate=False)
+
+
+def _divides(expr: Expr) -> bool:
+    return any(
+        isinstance(node, sympy.Pow) and node.exp.is_negative and node.base.free_symbols
+        for node in trees.nodes(expr)
+    )
+
+
+def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | None:
+    with mp.workprec(500):
+        values: dict[int, mp.mpf] = {}
+        for e in (*FAR, 200, 201, 400):
+            try:
+                value = expr.xreplace({x: sign * Integer(2) ** e}).evalf(120)
+            except (ValueError, TypeError, ZeroDivisionError, RecursionError):
+                return None
+            if not value.is_Float and not value.is_Rational:
+                return None
+            values[e] = mp.mpf(str(value)) if value.is_Float else mp.mpf(value.p) / value.q
+        if any(v == 0 for v in values.values()):
+            return None
+        power = int(mp.nint(mp.log(abs(values[201] / values[200]), 2)))
+        scale = values[400] / mp.mpf(2) ** (400 * power)
+        if abs(power) > 12 or abs(values[200] / (scale * mp.mpf(2) ** (200 * power)) - 1) > SAME:
+            return None
+        for e in FAR:
+            if abs(values[e] / (scale * mp.mpf(2) ** (e * power)) - 1) <= SAME:
+                break
+        else:
+            return None
+        near = mp.nint(scale)
+        whole = abs(scale - near) < mp.mpf(2) ** -100
+        factor = Integer(int(near)) if whole else Float(mp.nstr(scale, 40), 40)
+    monomial = (sign * x) ** power if power >= 0 else inverse(sign * x) ** -power
+    edge = Integer(2) ** e
+    return factor * monomial, (x > edge if sign > 0 else x < -edge)
+
+
+# --- near zero -------------------------------------------------------------------------------
+
+TINY = sympy.Rational(1, 2**60)
+
+
+def with_linear_start(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
+    """The expression, and c*x where it is that for small x: c*tanh(x/c) of subnormal numbers."""
+    (x, *others) = sorted(trees.symbols(expr) & tensors, key=str) or (None,)
+    if x is None or others or trees.size(expr) > LIMIT or expr.has(Piecewise, Max, sympy.Min):
+        return expr
+    try:
+        slope = Differentiator((x,))(expr, x)
+    except (FormulaError, KeyError):  # functions of kernels alone have no derivative
+        return expr
+    start, rise = (_number(each.xreplace({x: S.Zero})) for each in (expr, slope))
+    if start != 0 or rise is None or rise == 0:
+        return expr
+    return Piecewise((rise * x, Abs(x) < TINY), (expr, S.true), evaluate=False)
+
+
+def _number(expr: Expr) -> Expr | None:
+    """The value of an expression that holds no more than numbers, and parameters that cancel."""
+    plain = expr.replace(
+        lambda node: isinstance(node, heads.Head), lambda node: node.definition(*node.args)
+    )
+    value = _evaluated(sympy.cancel(plain) if plain.free_symbols else plain)
+    return value if value is not None and value.is_number and value.is_finite else None
+
+
+# --- sums ------------------------------------------------------------------------------------
+
+
+def with_softplus_in_parts(expr: Expr) -> Expr:
+    """softplus(u) in sums as max(u, 0) + log1p(exp(-|u|)): the first part meets other terms."""
+    seen: dict[Expr, Expr] = {}
+    for node in trees.nodes(expr):
+        if isinstance(node, Add):
+            new = Add(*(_parted(term) for term in node.args))
+            if new != node:
+                seen[node] = new
+    return expr.xreplace(seen)
+
+
+def _parted(term: Expr) -> Expr:
+    factor, head = term.as_coeff_Mul()
+    if not isinstance(head, heads.softplus):
+        return term
+    u = head.args[0]
+    return factor * Max(u, 0) + factor * heads.log1p(decay(u))
+
+
+def with_inverses(expr: Expr) -> Expr:
+    """Powers of a reciprocal in place of reciprocals of a power, which overflows before."""
+    powers = {
+        node: inverse(node.base) ** -node.exp
+        for node in trees.nodes(expr)
+        if isinstance(node, sympy.Pow)
+        and node.exp.is_Integer
+        and node.exp < -1
+        and node.base.free_symbols
+    }
+    return expr.xreplace(powers)

@@ -1,0 +1,344 @@
+"""Finding the rules' patterns in expressions.
+
+A pattern that is a sum is found within sums, at any multiple: 2*x - 2*x*sigmoid(y) holds 2*x times
+1 - sigmoid(y). One that is a product is found within products, a power within higher powers. Inside
+functions a pattern stands for the whole; there a bare wildcard of a sum takes what is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import sympy
+from sympy import Add, Basic, Expr, Mul, Pow, S, Symbol, sqrt
+
+from autofn import functions as heads
+from autofn import trees
+from autofn.compact import LIMIT
+from autofn.rewrite.rules import (
+    LOGARITHMS,
+    NAMES,
+    POWERS,
+    PRODUCTS,
+    REMOVABLE,
+    ROOTS,
+    SUMS,
+    Bindings,
+    C,
+    Rule,
+    U,
+    V,
+    varies,
+)
+
+_WILDCARDS = (U, V, C)
+_BY_NAME = {rule.pattern.func: rule for rule in NAMES}
+_ROOT, _CUBE_ROOT = ROOTS
+
+
+def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
+    """The first rule of which the pattern is found at the top of an expression, and what it makes.
+
+    `parameters` are symbols of moderate values, numbers and learnable parameters.
+    """
+    if isinstance(node, Add):
+        return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
+    if isinstance(node, Mul):
+        found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
+        found = found or _first(REMOVABLE, lambda rule: _removed(rule, node))
+        return found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
+    if isinstance(node, Pow):
+        if (root := _root(node, parameters)) is not None:
+            return _ROOT, root
+        if node.exp.is_Rational and node.exp.q == 3:
+            return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
+        return _first(POWERS, lambda rule: _in_power(rule, node, parameters))
+    if isinstance(node, sympy.log):
+        return _first(LOGARITHMS, lambda rule: _whole(rule, node, parameters))
+    if node.func in _BY_NAME:
+        rule = _BY_NAME[node.func]
+        # Further arguments are those that SymPy adds: beta(a, b) has four.
+        wildcards = dict(zip((U, V), node.args, strict=False))
+        return rule, rule.replacement.xreplace(wildcards)
+    return None
+
+
+def _first(rules: Sequence[Rule], made: Callable[[Rule], Expr | None]) -> tuple[Rule, Expr] | None:
+    for rule in rules:
+        if (new := made(rule)) is not None:
+            return rule, new
+    return None
+
+
+def _holds(rule: Rule, found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    return rule.where is None or rule.where(found, parameters)
+
+
+def _put(rule: Rule, found: Bindings) -> Expr:
+    """The replacement, its wildcards filled in; a select is not evaluated again."""
+    return rule.replacement.xreplace(dict(found))
+
+
+# --- whole expressions -----------------------------------------------------------------------
+
+
+def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
+    """The ways in which an expression is the pattern; wildcards found before stay as they are."""
+    if pattern in _WILDCARDS:
+        if pattern not in found:
+            yield {**found, pattern: expr}
+        elif _equal(found[pattern], expr):
+            yield found
+    elif not pattern.free_symbols:
+        if pattern == expr:
+            yield found
+    elif isinstance(pattern, Mul) and pattern.args[0].is_number:
+        factor, rest = pattern.as_coeff_Mul()
+        yield from match(rest, expr / factor, found)
+    elif isinstance(pattern, Add):
+        if isinstance(expr, Add):
+            yield from _all_terms(list(pattern.args), list(expr.args), found)
+    elif isinstance(pattern, Pow):
+        base, exponent = expr.as_base_exp()
+        for after in match(pattern.exp, exponent, found):
+            yield from match(pattern.base, base, after)
+    elif pattern.func == expr.func and len(pattern.args) == len(expr.args):
+        yield from _each(list(zip(pattern.args, expr.args, strict=True)), found)
+
+
+def _each(pairs: list[tuple[Expr, Expr]], found: Bindings) -> Iterator[Bindings]:
+    if not pairs:
+        yield found
+        return
+    (pattern, expr), *rest = pairs
+    for after in match(pattern, expr, found):
+        yield from _each(rest, after)
+
+
+def _all_terms(patterns: list[Expr], terms: list[Expr], found: Bindings) -> Iterator[Bindings]:
+    """Patterns against terms in any order; a bare wildcard comes last and takes what is left."""
+    patterns = sorted(patterns, key=lambda each: each in _WILDCARDS)
+    if not patterns:
+        if not terms:
+            yield found
+        return
+    first, *rest = patterns
+    if first in _WILDCARDS and not rest:
+        if terms:
+            yield from match(first, Add(*terms), found)
+        return
+    for k, term in enumerate(terms):
+        for after in match(first, term, found):
+            yield from _all_terms(rest, terms[:k] + terms[k + 1 :], after)
+
+
+def _equal(a: Expr, b: Expr) -> bool:
+    small = trees.size(a) + trees.size(b) < LIMIT
+    return bool(a == b or (small and sympy.expand_mul(a - b) == 0))
+
+
+def _whole(rule: Rule, node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    for found in match(rule.pattern, node, {}):
+        if _holds(rule, found, parameters):
+            return _put(rule, found)
+    return None
+
+
+# --- sums ------------------------------------------------------------------------------------
+
+
+def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None:
+    # Products with exp are whole by now: v*exp(u) - v is v times exp(u) - 1 all the same.
+    terms = [_unfolded(term) for term in node.args]
+    for multiple, found, left in _partial_sums(rule.pattern, terms):
+        if _holds(rule, found, parameters):
+            return Add(*left, multiple * _put(rule, found))
+    return None
+
+
+def _unfolded(term: Expr) -> Expr:
+    heads_in = [each for each in Mul.make_args(term) if isinstance(each, heads.times_exp)]
+    return term.xreplace({each: each.args[0] * sympy.exp(each.args[1]) for each in heads_in})
+
+
+def _partial_sums(pattern: Add, terms: list[Expr]) -> Iterator[tuple[Expr, Bindings, list[Expr]]]:
+    """Multiples of the pattern among terms: the factor, the wildcards, and the other terms."""
+    anchor, *others = sorted(pattern.args, key=_how_plain)
+    factor, core = anchor.as_coeff_Mul()
+    for k, term in enumerate(terms):
+        for found, cofactor in _factors_like(core, term, {}):
+            multiple = cofactor / factor
+            left = terms[:k] + terms[k + 1 :]
+            for after, rest in _other_terms(others, multiple, left, found):
+                yield multiple, after, rest
+
+
+def _how_plain(term: Expr) -> int:
+    """Functions first: they say most about what a wildcard is; then products, numbers last."""
+    if not term.free_symbols:
+        return 2
+    return 0 if term.has(sympy.Function, sympy.Max, sympy.Min) else 1
+
+
+def _factors_like(core: Expr, term: Expr, found: Bindings) -> Iterator[tuple[Bindings, Expr]]:
+    """The factors of a term that are the pattern, with the others multiplied."""
+    factors = Mul.make_args(term)
+    for k, each in enumerate(factors):
+        for after in match(core, each, found):
+            yield after, Mul(*factors[:k], *factors[k + 1 :])
+
+
+def _other_terms(
+    patterns: list[Expr], multiple: Expr, terms: list[Expr], found: Bindings
+) -> Iterator[tuple[Bindings, list[Expr]]]:
+    if not patterns:
+        yield found, terms
+        return
+    first, *rest = patterns
+    if first.free_symbols <= found.keys():
+        wanted = Add.make_args(multiple * first.xreplace(dict(found)))
+        left = list(terms)
+        for each in wanted:
+            if each not in left:
+                return
+            left.remove(each)
+        yield from _other_terms(rest, multiple, left, found)
+        return
+    factor, core = first.as_coeff_Mul()
+    for k, term in enumerate(terms):
+        for after, cofactor in _factors_like(core, term, found):
+            if cofactor == multiple * factor:
+                left = terms[:k] + terms[k + 1 :]
+                yield from _other_terms(rest, multiple, left, after)
+
+
+# --- products and powers ---------------------------------------------------------------------
+
+
+def _in_product(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    patterns = sorted(rule.pattern.args, key=_how_plain)
+    for found, left in _other_factors(patterns, list(node.args), {}, parameters):
+        if _holds(rule, found, parameters):
+            return Mul(*left, _put(rule, found))
+    return None
+
+
+def _other_factors(
+    patterns: list[Expr], factors: list[Expr], found: Bindings, parameters: frozenset[Symbol]
+) -> Iterator[tuple[Bindings, list[Expr]]]:
+    if not patterns:
+        yield found, factors
+        return
+    first, *rest = patterns
+    if first in _WILDCARDS and first not in found:
+        # What varies: numbers and parameters stay outside.
+        mine = [each for each in factors if varies(each, parameters)]
+        if mine:
+            left = [each for each in factors if each not in mine]
+            yield from _other_factors(rest, left, {**found, first: Mul(*mine)}, parameters)
+        return
+    base, wanted = first.as_base_exp() if not isinstance(first, sympy.exp) else (first, S.One)
+    for k, factor in enumerate(factors):
+        body, power = factor.as_base_exp() if not isinstance(factor, sympy.exp) else (factor, S.One)
+        if not (power.is_Integer and (power / wanted).is_positive and abs(power) >= abs(wanted)):
+            continue
+        for after in match(base, body, found):
+            left = [*factors[:k], *factors[k + 1 :]]
+            if power != wanted:
+                left.append(body ** (power - wanted))
+            yield from _other_factors(rest, left, after, parameters)
+
+
+def _in_power(rule: Rule, node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
+    base, exponent = node.args
+    wanted = rule.pattern.exp if isinstance(rule.pattern, Pow) else None
+    if wanted is None or not wanted.is_number:
+        return _whole_power(rule, node, parameters)
+    if not (exponent.is_Integer and exponent / wanted >= 1):
+        return None
+    count = exponent // wanted
+    for multiple, found in _multiples(rule.pattern.base, base):
+        if _holds(rule, found, parameters):
+            rest = (multiple * rule.pattern.base.xreplace(dict(found))) ** (
+                exponent - count * wanted
+            )
+            return multiple ** (count * wanted) * _put(rule, found) ** count * rest
+    return None
+
+
+def _whole_power(rule: Rule, node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
+    for after in match(rule.pattern.args[-1], node.exp, {}):
+        pattern = rule.pattern.args[0] if len(rule.pattern.args) == 2 else S.Exp1
+        for found in match(pattern, node.base, after):
+            if _holds(rule, found, parameters):
+                return _put(rule, found)
+    return None
+
+
+def _multiples(pattern: Expr, expr: Expr) -> Iterator[tuple[Expr, Bindings]]:
+    """Numbers times the pattern."""
+    if isinstance(pattern, Add) and isinstance(expr, Add):
+        for multiple, found, left in _partial_sums(pattern, list(expr.args)):
+            if not left and multiple.is_number:
+                yield multiple, found
+    else:
+        for found in match(pattern, expr, {}):
+            yield S.One, found
+
+
+# --- by procedures of their own --------------------------------------------------------------
+
+
+def _root(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
+    """(a**2 + c)**(n/2) as a power of `root_sum`, c > 0 of numbers and parameters alone."""
+    base, exponent = node.args
+    if not (exponent.is_Rational and exponent.q == 2 and isinstance(base, Add)):
+        return None
+    fixed = [term for term in base.args if trees.symbols(term) <= parameters]
+    moving = [term for term in base.args if term not in fixed]
+    if len(moving) != 1 or not fixed:
+        return None
+    positive = {p: Symbol(p.name, positive=True) for p in parameters}
+    a = _square_root(moving[0])
+    if a is None or not Add(*fixed).xreplace(positive).is_positive:
+        return None
+    return heads.root_sum(a, Add(*fixed)) ** (2 * exponent)
+
+
+def _square_root(square: Expr) -> Expr | None:
+    """a of a product a**2 of whole powers: x / delta of x**2 / delta**2."""
+    factors = []
+    for factor in Mul.make_args(square):
+        base, exponent = factor.as_base_exp()
+        if factor.is_number and factor.is_positive:
+            factors.append(sqrt(factor))
+        elif exponent.is_Integer and exponent % 2 == 0:
+            factors.append(base ** (exponent // 2))
+        else:
+            return None
+    return Mul(*factors)
+
+
+def _removed(rule: Rule, node: Mul) -> Expr | None:
+    """sin(c*d) / d = c * sinc(c*d), (exp(c*d) - 1) / d = c * phi_1(c*d), and their inverses.
+
+    So the limit at d = 0 is a value like any other, in every derivative too.
+    """
+    (function,) = (each.func for each in rule.pattern.args if isinstance(each, sympy.Function))
+    factors = list(node.args)
+    for i, factor in enumerate(factors):
+        base, power = factor.as_base_exp()
+        if not (isinstance(base, function) and power.is_Integer):
+            continue
+        u = base.args[0]
+        sign = 1 if power > 0 else -1
+        for j, other in enumerate(factors):
+            d, exponent = other.as_base_exp()
+            if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):
+                continue
+            ratio = u / d
+            if j != i and not ratio.free_symbols & d.free_symbols:
+                rest = [f for n, f in enumerate(factors) if n not in (i, j)]
+                whole = (ratio * _put(rule, {U: u})) ** sign
+                return Mul(*rest, whole, base ** (power - sign), d ** (exponent + sign))
+    return None

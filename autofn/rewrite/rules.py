@@ -1,0 +1,255 @@
+"""The rules: what users write, and what is computed in its place.
+
+A table of identities. Each row has a name, a pattern and a replacement in the wildcards U, V (any
+real expression) and C (a positive one of numbers and parameters), why, a source, and a hazard: a
+point where the pattern, computed in float32 as it is written, overflows or has lost its digits, and
+the replacement has not. `match` says how patterns are found. No rule knows a formula.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import sympy
+from sympy import (
+    Abs,
+    Expr,
+    Integer,
+    Max,
+    Min,
+    Piecewise,
+    Symbol,
+    acos,
+    acosh,
+    asin,
+    asinh,
+    atan,
+    atan2,
+    atanh,
+    cos,
+    cosh,
+    erf,
+    erfc,
+    exp,
+    floor,
+    gamma,
+    log,
+    loggamma,
+    pi,
+    polygamma,
+    sin,
+    sinh,
+    sqrt,
+    tan,
+    tanh,
+)
+
+from autofn.functions import (
+    cbrt,
+    expm1,
+    log1p,
+    logaddexp,
+    logcosh,
+    mean_root,
+    normcdf,
+    phi,
+    power,
+    root_rest,
+    root_sum,
+    sech2,
+    sigmoid,
+    sinc,
+    softplus,
+    times_exp,
+)
+
+U = Symbol("U", real=True)
+V = Symbol("V", real=True)
+C = Symbol("C", positive=True)
+
+Bindings = Mapping[Symbol, Expr]
+Condition = Callable[[Bindings, frozenset[Symbol]], bool]
+"""Whether a match counts, from what the wildcards stand for and the symbols of parameters."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """An identity. `hazard`: where the pattern fails in float32; empty for a change of name."""
+
+    name: str
+    pattern: Expr
+    replacement: Expr
+    why: str
+    source: str
+    hazard: Mapping[Symbol, float]
+    where: Condition | None = None
+
+
+_HERBIE = "Herbie's rule database"
+_PYTENSOR = "PyTensor, local_log1p_plusminus_exp and relatives"
+_MAECHLER = "Maechler, Accurately computing log(1 - exp(-|a|))"
+_ABRAMOWITZ = "Abramowitz and Stegun"
+_GOLDBERG = "Goldberg, What every computer scientist should know about floating-point arithmetic"
+_PYTORCH = "the definition of PyTorch's function"
+
+_OVERFLOWS = "exp overflows where the result does not"
+_CANCELS = "the difference cancels"
+
+
+def _signed_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether V is c*expm1(U/c), which has the sign of U for any c."""
+    u, v = found[U], found[V]
+    heads = v.atoms(expm1)
+    if len(heads) != 1:
+        return False
+    (head,) = heads
+    c = v / head
+    return not c.has(head) and sympy.expand_mul(c * head.args[0] - u) == 0
+
+
+def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
+    return not found[V].is_number
+
+
+def _is_large(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether exp(U) may overflow beside a factor that depends on a tensor."""
+    return not is_bounded(found[U], parameters) and varies(found[V], parameters)
+
+
+def is_bounded(exponent: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether the exponent is never positive, taking parameters to be positive."""
+    positive = {p: Symbol(p.name, positive=True) for p in parameters}
+    return bool(exponent.xreplace(positive).is_nonpositive)
+
+
+def varies(factor: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether a factor depends on a tensor other than a cotangent or tangent (`_grad`, `_d_x`)."""
+    return any(not s.name.startswith("_") for s in factor.free_symbols - parameters)
+
+
+def _raw(head: type, *args: Expr) -> Expr:
+    """A pattern that SymPy would rewrite."""
+    return head(*args, evaluate=False)
+
+
+LOGARITHMS = (
+    Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
+         "sigmoid underflows", _PYTENSOR, {U: -200.0}),
+    Rule("log of cosh", log(cosh(U)), logcosh(U),
+         "cosh overflows, and is 1 near 0", _HERBIE, {U: 1e-3}),
+    Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
+    Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
+         _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("log of 1 + u", log(1 + U), log1p(U), "1 + u drops the digits of a small u",
+         _GOLDBERG, {U: 1.3e-6}),
+)  # fmt: skip
+
+SUMS = (
+    Rule("exp - 1", exp(U) - 1, expm1(U), _CANCELS, _GOLDBERG, {U: 1.3e-6}),
+    Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
+    Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
+    Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
+    Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
+    Rule("1 - sech**2", 1 - sech2(U), tanh(U) ** 2, _CANCELS, _ABRAMOWITZ, {U: 1.3e-3}),
+    Rule("1 - tanh**2", 1 - tanh(U) ** 2, sech2(U), _CANCELS, _ABRAMOWITZ, {U: 9.3}),
+    Rule("1 + tanh", 1 + tanh(U), 2 * sigmoid(2 * U), _CANCELS, _ABRAMOWITZ, {U: -9.3}),
+    Rule("1 - tanh", 1 - tanh(U), 2 * sigmoid(-2 * U), _CANCELS, _ABRAMOWITZ, {U: 9.3}),
+    Rule("1 - cos", 1 - cos(U), 2 * sin(U / 2) ** 2, _CANCELS, _GOLDBERG, {U: 1.3e-3}),
+    Rule("1 + sin", 1 + sin(U), 2 * sin(U / 2 + pi / 4) ** 2,
+         _CANCELS, _ABRAMOWITZ, {U: -1.57}),
+    Rule("1 - sin", 1 - sin(U), 2 * sin(U / 2 - pi / 4) ** 2,
+         _CANCELS, _ABRAMOWITZ, {U: 1.57}),
+    Rule("cosh - 1", cosh(U) - 1, 2 * sinh(U / 2) ** 2, _CANCELS, _HERBIE, {U: 1.3e-3}),
+    Rule("1 - cos**2", 1 - cos(U) ** 2, sin(U) ** 2, _CANCELS, _ABRAMOWITZ, {U: 1.3e-3}),
+    Rule("1 - sin**2", 1 - sin(U) ** 2, cos(U) ** 2, _CANCELS, _ABRAMOWITZ, {U: 1.5705}),
+    Rule("cosh**2 - sinh**2", cosh(U) ** 2 - sinh(U) ** 2, Integer(1),
+         _CANCELS, _ABRAMOWITZ, {U: 11.0}),
+    Rule("cosh - sinh", cosh(U) - sinh(U), exp(-U), _CANCELS, _ABRAMOWITZ, {U: 11.0}),
+    Rule("cosh + sinh", cosh(U) + sinh(U), exp(U), _CANCELS, _ABRAMOWITZ, {U: -11.0}),
+    Rule("exp - exp", exp(U) - exp(-U), 2 * sinh(U), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("pi/2 - atan", pi / 2 - atan(U), atan2(1, U), _CANCELS, _ABRAMOWITZ, {U: 1e7}),
+    Rule("pi/2 + atan", pi / 2 + atan(U), atan2(1, -U), _CANCELS, _ABRAMOWITZ, {U: -1e7}),
+    Rule("root - its value at 0", root_sum(U, C) - sqrt(C), root_rest(U, C),
+         _CANCELS, _GOLDBERG, {U: 1e-3, C: 1.0}, where=lambda found, _: found[C].is_number),
+    Rule("root + u", root_sum(U, C) + U, 2 * mean_root(U, C),
+         _CANCELS, _GOLDBERG, {U: -1e3, C: 1.0}),
+    Rule("root - u", root_sum(U, C) - U, 2 * mean_root(-U, C),
+         _CANCELS, _GOLDBERG, {U: 1e3, C: 1.0}),
+    Rule("softplus in two parts", Max(U, 0) + softplus(-Abs(U)), softplus(U),
+         "its derivative at 0 would be that of |u|", _PYTORCH, {}),
+    Rule("max + min of equal signs", Max(U, 0) + Min(V, 0),
+         Piecewise((U, U > 0), (V, True), evaluate=False),
+         "a kink at 0 that the sum does not have", _PYTORCH, {}, where=_signed_alike),
+)  # fmt: skip
+
+PRODUCTS = (
+    Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
+    Rule("u times its sign", U * sympy.sign(U), Abs(U), "one operation", _HERBIE, {}),
+    Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
+         "both overflow", _ABRAMOWITZ, {U: 100.0}),
+    Rule("sinh times sech**2", sinh(U) * sech2(U), tanh(U) / cosh(U),
+         "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
+    Rule("cosh times sech**2", cosh(U) * sech2(U), 1 / cosh(U),
+         "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
+    Rule("v times exp", V * exp(U), times_exp(V, U),
+         "exp overflows where v vanishes", "two halves of the exponent, as in ldexp",
+         {U: 90.0, V: 1e-10}, where=_is_large),
+)  # fmt: skip
+
+POWERS = (
+    Rule("1 over 1 + exp", 1 / (1 + exp(U)), sigmoid(-U),
+         _OVERFLOWS, _HERBIE, {U: 89.5}),
+    Rule("1 over cosh**2", cosh(U) ** -2, sech2(U), "cosh**2 overflows", _ABRAMOWITZ, {U: 50.0}),
+    Rule("power of e", _raw(sympy.Pow, sympy.E, U), _raw(exp, U), "another name", _PYTORCH, {}),
+    Rule("power of 1 + exp", (1 + exp(U)) ** V, exp(V * softplus(U)),
+         _OVERFLOWS, _HERBIE, {U: 100.0, V: -0.3}, where=_is_run_time),
+    Rule("power of sigmoid", sigmoid(U) ** V, exp(-V * softplus(-U)),
+         "sigmoid underflows", _HERBIE, {U: -110.0, V: 0.3}, where=_is_run_time),
+    Rule("power of a number", C**V, exp(V * log(C)), "one exponential", _HERBIE, {},
+         where=lambda found, _: found[C].is_number and not found[V].is_number),
+    Rule("power known at run time", _raw(sympy.Pow, U, V), power(U, V),
+         "gradients at 0 as torch.pow has them", _PYTORCH, {}, where=_is_run_time),
+)  # fmt: skip
+
+REMOVABLE = (
+    Rule("sin over its argument", sin(U) / U, sinc(U), "0 / 0 at 0", _ABRAMOWITZ, {U: 0.0}),
+    Rule("exp - 1 over its argument", expm1(U) / U, phi(Integer(1), U),
+         "0 / 0 at 0", "Hochbruck and Ostermann, Exponential integrators", {U: 0.0}),
+)  # fmt: skip
+
+NAMES = (
+    Rule("sinc", sympy.sinc(U), sinc(U), "another name", _PYTORCH, {}),
+    Rule("sec", sympy.sec(U), 1 / cos(U), "another name", _ABRAMOWITZ, {}),
+    Rule("csc", sympy.csc(U), 1 / sin(U), "another name", _ABRAMOWITZ, {}),
+    Rule("cot", sympy.cot(U), 1 / tan(U), "another name", _ABRAMOWITZ, {}),
+    Rule("asec", sympy.asec(U), acos(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("acsc", sympy.acsc(U), asin(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("acot", sympy.acot(U), atan(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("sech", sympy.sech(U), 1 / cosh(U), "another name", _ABRAMOWITZ, {}),
+    Rule("csch", sympy.csch(U), 1 / sinh(U), "another name", _ABRAMOWITZ, {}),
+    Rule("coth", sympy.coth(U), 1 / tanh(U), "another name", _ABRAMOWITZ, {}),
+    Rule("asech", sympy.asech(U), acosh(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("acsch", sympy.acsch(U), asinh(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("acoth", sympy.acoth(U), atanh(1 / U), "another name", _ABRAMOWITZ, {}),
+    Rule("frac", sympy.frac(U), U - floor(U), "another name", _ABRAMOWITZ, {}),
+    Rule("mod", sympy.Mod(U, V), U - V * floor(U / V), "another name", _PYTORCH, {}),
+    Rule("factorial", sympy.factorial(U), gamma(U + 1), "another name", _ABRAMOWITZ, {}),
+    Rule("digamma", sympy.digamma(U), polygamma(0, U), "another name", _ABRAMOWITZ, {}),
+    Rule("trigamma", sympy.trigamma(U), polygamma(1, U), "another name", _ABRAMOWITZ, {}),
+    Rule("beta", sympy.beta(U, V), exp(loggamma(U) + loggamma(V) - loggamma(U + V)),
+         "gamma overflows", _ABRAMOWITZ, {U: 40.0, V: 40.0}),
+)  # fmt: skip
+
+ROOTS = (
+    Rule("root of a square and a constant", sqrt(U**2 + C), root_sum(U, C),
+         "the square overflows", "hypot", {U: 1e20, C: 1.0}),
+    Rule("cube root", U ** sympy.Rational(1, 3), cbrt(U), "real for negative u", "C99 cbrt", {}),
+)  # fmt: skip
+
+RULES: tuple[Rule, ...] = (
+    *LOGARITHMS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *ROOTS, *NAMES,
+)  # fmt: skip

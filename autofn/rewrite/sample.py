@@ -1,0 +1,101 @@
+"""Points at which candidates are compared: every magnitude of each tensor, and both infinities."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Mapping, Sequence
+from random import Random
+
+from autofn.model import Definition
+from autofn.rewrite.simulate import Point
+
+ORDINARY = (
+    0.05, 0.11, 0.23, 0.37, 0.52, 0.68, 0.83, 0.97, 1.13, 1.31, 1.57, 1.83, 2.1, 2.6, 3.3,
+    4.1, 5.2, 6.3, 7.7, 9.2, 11.3, 13.7, 16.9, 19.3, 24.7,
+)  # fmt: skip
+TAILS = (33.3, 47.1, 61.7, 71.3, 83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7)
+MAGNITUDES = (
+    0.0, 1.5e-45, 2.9e-39, 7.3e-31, 1.1e-19, 3.1e-12, 2.3e-7, 3.7e-5, 4.3e-4, 3.1e-3, 1.7e-2,
+    307.3, 5231.7, 1.7e5, 2.3e7, 3.1e9, 4.7e12, 2.9e18, 1.3e19, 2.7e19, 3.9e21, 5.3e25, 2.7e32,
+    3.1e38,
+)  # fmt: skip
+
+SEVERAL = 96
+"""Points where there are several tensors."""
+
+WITHIN = 2.0**40
+"""Magnitudes of several tensors; 0 beside them."""
+
+CANCELLING = 24
+"""Points, of those, at which all tensors are nearly alike."""
+
+
+def of(definition: Definition, tensors: Sequence[str]) -> list[Point]:
+    """Points within the formula's domain, at the default values of its parameters, or at 1."""
+    defaults = {
+        leaf.name: _single(float(leaf.parameter.default))
+        for leaf in definition.leaves
+        if isinstance(leaf.parameter.default, int | float)
+    }
+    domains = {
+        name: (float(interval.start), float(interval.end))
+        for name, interval in definition.options.domain
+        if name in tensors
+    }
+    return within(points(tensors, defaults), domains)
+
+
+def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) -> list[Point]:
+    """Values of the tensors, exact in float32, and of what else is given."""
+    one = [_single(v) for v in (*ORDINARY, *TAILS, *MAGNITUDES, math.inf)]
+    if len(tensors) == 1:
+        both = [sign * v for v in one for sign in (1.0, -1.0) if v or sign > 0]
+        return [{tensors[0]: value, **given} for value in both]
+    rng = Random(seed)
+    pool = [v for v in one if v <= WITHIN and (v == 0 or v >= 1 / WITHIN)]
+    found: list[Point] = []
+    for k in range(SEVERAL):
+        close = rng.choice(pool)
+        values = {}
+        for name in tensors:
+            size = rng.choice(pool if k % 2 else [*map(_single, ORDINARY)])
+            if k < CANCELLING:
+                size = _single(close * (1 + rng.uniform(-1, 1) * 2.0 ** -rng.randrange(1, 12)))
+            values[name] = rng.choice((1.0, -1.0)) * size
+        found.append({**values, **given})
+    return found
+
+
+def within(all_points: Sequence[Point], domains: Mapping[str, tuple[float, float]]) -> list[Point]:
+    """The points inside the domains, ends excluded; moved into them where too few are."""
+    inside = [p for p in all_points if _contains(domains, p)]
+    if len(inside) >= len(all_points) // 4:
+        return inside
+    moved: list[Point] = []
+    for point, k in zip(all_points, itertools.count()):
+        new = dict(point)
+        for name, (low, high) in domains.items():
+            if not low < point[name] < high:
+                new[name] = _single(_moved(low, high, abs(point[name]), k))
+        moved.append(new)
+    return [p for p in moved if _contains(domains, p)]
+
+
+def _contains(domains: Mapping[str, tuple[float, float]], point: Point) -> bool:
+    return all(low < point[name] < high for name, (low, high) in domains.items())
+
+
+def _moved(low: float, high: float, size: float, k: int) -> float:
+    """A point of the interval: as far from a finite end as the size says, modulo its width."""
+    if math.isfinite(low) and math.isfinite(high):
+        part = (size % 1.0) if size % 1.0 > 0 else (k % 31 + 0.5) / 32
+        return low + (high - low) * part
+    if math.isfinite(low):
+        return low + size
+    return high - size
+
+
+def _single(value: float) -> float:
+    return float(struct.unpack("f", struct.pack("f", value))[0])

@@ -1,0 +1,52 @@
+"""Formulas that nobody wrote, against mpmath; and those that once came out wrong."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import seed as seeded
+from random_formulas import check, expressions, is_formula
+from sympy import Expr
+
+pytestmark = pytest.mark.usefixtures("pytorch_path")
+
+PARTS = 5
+"""So that workers share them."""
+
+COUNT = 50
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_formulas_agree_with_mpmath(part: int) -> None:
+    found: set[Expr] = set()
+
+    @seeded(20261121 + part)
+    @settings(
+        max_examples=3 * COUNT // PARTS,
+        database=None,
+        deadline=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(expressions())
+    def run(expr: Expr) -> None:
+        assume(len(found) < COUNT // PARTS and is_formula(expr) and expr not in found)
+        found.add(expr)
+        assert not check(expr), expr
+
+    run()
+    assert len(found) == COUNT // PARTS
+
+
+def test_a_wrong_derivative_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    from autofn import derive
+
+    right = derive.Differentiator._partial
+
+    def wrong(self: derive.Differentiator, expr: Expr, symbol: sympy.Symbol) -> Expr:
+        found = right(self, expr, symbol)
+        return 2 * found if isinstance(expr, sympy.sin) else found
+
+    monkeypatch.setattr(derive.Differentiator, "_partial", wrong)
+    assert "gradients" in check(sympy.sin(sympy.Symbol("x", real=True)) ** 2)
