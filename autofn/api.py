@@ -8,7 +8,7 @@ import os
 import typing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sympy import Interval
 
@@ -20,6 +20,9 @@ from autofn.model import (
     Options,
 )
 from autofn.trace import as_expr, trace
+
+if TYPE_CHECKING:
+    from autofn.notebook import Op, Picture, Shown
 
 
 class Formula:
@@ -48,6 +51,43 @@ class Formula:
 
     def __repr__(self) -> str:
         return f"<autofn formula {self.name}>"
+
+    def compile(self, *, verify: bool = False) -> Op:
+        """The op at once: the package that `autofn gen` writes, in the user's cache, imported.
+
+        verify: check it first, as `autofn gen` does; that takes seconds.
+
+        Raises FormulaError where the formula cannot be generated, VerificationError where it is
+        wrong.
+        """
+        from autofn.notebook import compiled
+
+        return compiled(self.definition, verify=verify)
+
+    def plot(self) -> Picture:
+        """The formula with its first and second derivatives, kinks marked; as `autofn plot`.
+
+        Raises FormulaError where it cannot be generated, UsageError without matplotlib.
+        """
+        from autofn.notebook import picture
+
+        return picture(self.definition)
+
+    def show(self) -> Shown:
+        """What is computed, saved for backward and what that costs; as `autofn show`."""
+        from autofn import pipeline
+        from autofn.notebook import Shown
+
+        return Shown(pipeline.explain(self.definition))
+
+    def _repr_latex_(self) -> str | None:
+        """Typeset in a notebook; a formula that is none says so when it is used."""
+        from autofn.notebook import typeset
+
+        try:
+            return typeset(self.definition)
+        except FormulaError:
+            return None
 
     def gradient(self, body: Callable[..., Any]) -> Callable[..., Any]:
         """Decorator: a gradient of one's own, in place of the derivative.
@@ -183,13 +223,19 @@ def formula(
 ) -> Formula | Callable[[Callable[..., Any]], Formula]:
     """Decorator: the function of SymPy symbols is a formula.
 
-    domain: per tensor or parameter, the interval its values lie in; outside it results are
-        unspecified.
-    reduction: the generated function takes `reduction="none" | "mean" | "sum"`, for losses.
-    amp: "float32" keeps the op in float32 under autocast.
-    save: "output" saves outputs in place of inputs for backward, also where that costs accuracy.
-    budget: ULP of float32 that values and gradients may be off by away from roots, for
-        `autofn verify --full`, whose exit code is 3 past it.
+    Args:
+        body: the function; with options it comes later, as for any decorator.
+        domain: per tensor or parameter, the interval its values lie in; outside it results are
+            unspecified.
+        reduction: the generated function takes `reduction="none" | "mean" | "sum"`, for losses.
+        amp: "float32" keeps the op in float32 under autocast.
+        save: "output" saves outputs in place of inputs for backward, also where that costs
+            accuracy.
+        budget: ULP of float32 that values and gradients may be off by away from roots, for
+            `autofn verify --full`, whose exit code is 3 past it.
+
+    Raises:
+        FormulaError: an option is not one of those above, with the line of the function.
     """
 
     def decorate(body: Callable[..., Any]) -> Formula:

@@ -135,6 +135,12 @@ def _differences(package: Package, folder: Path) -> list[Drift]:
     return drifts
 
 
+def targets(folder: Path) -> tuple[str, ...]:
+    """What the package in a folder has beside Python, none where there is no package."""
+    found = (_manifest(folder) or {}).get("targets")
+    return ("cpp",) if isinstance(found, list) and "cpp" in found else ()
+
+
 @about("output")
 def read(folder: str | os.PathLike[str]) -> Package:
     """The generated package in a folder, by its manifest.

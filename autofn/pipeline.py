@@ -11,9 +11,12 @@ from autofn.plan import plan
 __all__ = ["Explanation", "explain", "generate"]
 
 
-def generate(definition: Definition, *, tests: bool = False) -> Package:
-    """The package of a definition, not yet verified or written; with `tests` of its own.
+def generate(
+    definition: Definition, targets: tuple[str, ...] = (), *, tests: bool = False
+) -> Package:
+    """The package of a definition, not yet verified or written.
 
+    targets: what it has beside Python: "cpp"; with `tests`, tests of its own.
     Raises FormulaError where the formula cannot be generated.
     """
-    return emit(plan(definition), tests=tests)
+    return emit(plan(definition), targets, tests=tests)

@@ -161,9 +161,9 @@ def accuracy(definition: Definition, derivation: Derivation, option: Option) -> 
     numbers = {leaf.symbol: leaf.parameter.default for leaf in definition.numbers if leaf.symbol}
     grad = derivation.grads[0]
     settled = {**numbers, grad: S.One}
-    value = sympy.lambdify(x, forward.subs(numbers).doit().rewrite(sympy.exp), "mpmath")
-    truth = sympy.lambdify(x, exact.subs(settled).rewrite(sympy.exp), "mpmath")
-    saved = sympy.lambdify((x, y), lossy.subs(settled).rewrite(sympy.exp), "mpmath")
+    value = sympy.lambdify(x, _plain(forward.subs(numbers).doit()), "mpmath")
+    truth = sympy.lambdify(x, _plain(exact.subs(settled)), "mpmath")
+    saved = sympy.lambdify((x, y), _plain(lossy.subs(settled)), "mpmath")
     good = 0.0
     with mpmath.workdps(60):
         for quarter in range(-40, 40):
@@ -175,6 +175,11 @@ def accuracy(definition: Definition, derivation: Derivation, option: Option) -> 
                     return f"loses digits from |{x.name}| = {good:.2g} on"
             good = magnitude
     return "within 8 roundings"
+
+
+def _plain(expr: Expr) -> Expr:
+    """Heads by their definitions, which mpmath knows."""
+    return expr.replace(lambda e: isinstance(e, heads.Head), lambda e: e.definition(*e.args))
 
 
 def _float32(value: object) -> float:

@@ -457,6 +457,8 @@ def test_show(write, here: Path) -> None:
     assert not (here / "generated").exists()
     assert call("show", "--expr", "x*tanh(exp(x))").exit_code == 0
     assert call("show", "mish").exit_code == 0
+    # Its gradient from the saved output has heads in it.
+    assert "out: 4 bytes per element in float32, loses digits" in call("show", "tanh").stdout
     assert call("show", write("bad.py", body="None")).exit_code == 2
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from autofn import pipeline
 from autofn.cli import cli
-from autofn.cli.actions import OwnTests
+from autofn.cli.actions import Extras
 from autofn.cli.watch import _Watcher
 from autofn.install import install, read, withdraw
 from autofn.load import load_file
@@ -195,7 +195,7 @@ def test_a_draft_that_fails_is_taken_back(
         install(package_of("sin"), here / "generated")
     before = read(here / "generated" / "f") if there else None
     source = FileSource("f.py")
-    watcher = _Watcher(["f.py"], "generated", OwnTests("generated"), Agreeable(), False, 60.0)
+    watcher = _Watcher(["f.py"], "generated", Extras("generated"), Agreeable(), False, 60.0)
     watcher._begin([source])
     watcher._watch()
     watcher._draft(source)

@@ -118,11 +118,14 @@ class Draw:
         return Drawn(sketch(definition), str(folder), package)
 
 
-def sketch(definition: Definition) -> Sketch:
-    """The sketch of a definition. Raises FormulaError where it has no plan."""
-    made = plan(definition)
+def sketch(definition: Definition, made: Plan | None = None) -> Sketch:
+    """The sketch of a definition, with its plan or a new one.
+
+    Raises FormulaError where it has no plan.
+    """
+    made = made or plan(definition)
     names = Names(made)
-    variant, planned = _default_variant(definition, made)
+    variant, planned = default_variant(definition, made)
     key = dict(variant.key)
     operands = tuple(
         _operand(leaf, names, definition)
@@ -144,11 +147,12 @@ def sketch(definition: Definition) -> Sketch:
             if name in given or name in made.outputs
         ),
         costly=_costly(planned.forward) or _costly(planned.vjp),
-        forms=_forms(definition, variant, made, planned, names),
+        forms=forms(definition, variant, made, planned, names),
     )
 
 
-def _default_variant(definition: Definition, made: Plan) -> tuple[Variant, VariantPlan]:
+def default_variant(definition: Definition, made: Plan) -> tuple[Variant, VariantPlan]:
+    """The variant that the defaults select, optional tensors given."""
     chosen = {leaf.name: _choice(leaf.parameter) for leaf in definition.choices}
     for variant, planned in zip(definition.variants, made.variants, strict=True):
         if all(chosen.get(name, True) == value for name, value in variant.key):
@@ -212,16 +216,16 @@ def _costly(program: Program) -> bool:
 # --- the formula in PyTorch operations -----------------------------------------------------
 
 
-def _forms(
+def forms(
     definition: Definition, variant: Variant, made: Plan, planned: VariantPlan, names: Names
 ) -> tuple[Form, ...]:
     """The different ones of: as written, and in PyTorch's own functions."""
     # A formula that cannot be lowered as written (coth, say) has the second form only.
-    written = _written(definition, variant, made)
-    programs = [(WRITTEN, written)] if written is not None else []
+    plain = written(definition, variant, made)
+    programs = [(WRITTEN, plain)] if plain is not None else []
     programs.append((FUNCTIONS, planned.forward))
     own = _own_gradient(definition, variant, made, names)
-    forms: dict[str, Form] = {}
+    found: dict[str, Form] = {}
     for label, program in programs:
         body = _function(
             "formula", program, definition, names, (), made.outputs, _keys(definition, variant)
@@ -230,8 +234,8 @@ def _forms(
         if label == WRITTEN:
             text = text.replace("_sign(", "torch.sign(")  # the op's own keeps NaN, users' does not
         text = "\n\n\n".join([*pytorch.helpers(text), text]) + "\n"
-        forms.setdefault(text, Form(label, text, own is not None))
-    return tuple(forms.values())
+        found.setdefault(text, Form(label, text, own is not None))
+    return tuple(found.values())
 
 
 def _keys(definition: Definition, variant: Variant) -> tuple[Leaf, ...]:
@@ -275,12 +279,13 @@ def _aligned(name: str, leaf: Leaf, reference: str) -> str:
     return f"{name}.view(-1, *{ones})"
 
 
-def _written(definition: Definition, variant: Variant, made: Plan) -> Program | None:
+def written(definition: Definition, variant: Variant, made: Plan) -> Program | None:
+    """What the author wrote as a program, nothing recognised; None where no operation has it."""
     results = [
-        Result(name, _plain(expr, definition))
+        Result(name, plain(expr, definition))
         for name, expr in zip(made.outputs, variant.outputs, strict=True)
     ]
-    return _lowered(results, definition, variant, {})
+    return lowered(results, definition, variant, {})
 
 
 def _own_gradient(definition: Definition, variant: Variant, made: Plan, names: Names) -> str | None:
@@ -289,12 +294,12 @@ def _own_gradient(definition: Definition, variant: Variant, made: Plan, names: N
     given = dict(variant.key)
     leaves = _keys(definition, variant)
     results = [
-        Result(leaf.name, None if entry is None else _plain(entry, definition))
+        Result(leaf.name, None if entry is None else plain(entry, definition))
         for leaf, entry in zip(definition.differentiable, variant.gradient, strict=True)
         if given.get(leaf.name, True)
     ]
     cotangents = dict(zip(definition.grads, made.grads, strict=True))
-    program = _lowered(results, definition, variant, cotangents)
+    program = lowered(results, definition, variant, cotangents)
     if program is None:
         return None
     return _function(
@@ -308,7 +313,7 @@ def _own_gradient(definition: Definition, variant: Variant, made: Plan, names: N
     )
 
 
-def _lowered(
+def lowered(
     results: Sequence[Result],
     definition: Definition,
     variant: Variant,
@@ -329,7 +334,7 @@ def _lowered(
         return None
 
 
-def _plain(expr: Expr, definition: Definition) -> Expr:
+def plain(expr: Expr, definition: Definition) -> Expr:
     """The expression as users write it in PyTorch: nothing recognised, bounds by clamp."""
     fixed = {leaf.symbol for leaf in definition.numbers}
 

@@ -27,6 +27,8 @@ from autofn.cli.gen import gen
 from autofn.cli.init import init
 from autofn.cli.library import list_library
 from autofn.cli.new import new
+from autofn.cli.plot import plot
+from autofn.cli.report import report
 from autofn.cli.show import show
 from autofn.cli.verify import verify
 from autofn.errors import AutofnError, UsageError
@@ -136,7 +138,9 @@ def cli() -> None:
     """
 
 
-for command in (gen, verify, show, list_library, new, init, bench, build, doctor, explain):
+for command in (
+    gen, verify, show, report, plot, list_library, new, init, bench, build, doctor, explain,
+):  # fmt: skip
     cli.add_command(command)
 
 

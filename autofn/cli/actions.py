@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from autofn.errors import UsageError
 from autofn.isolate import VERIFICATION_LIMIT, Stage
@@ -19,21 +19,44 @@ if TYPE_CHECKING:
     from autofn.verify.report import Report, Row
 
 
+Target = Literal["python", "cpp"]
+
+TARGETS: dict[Target, tuple[str, ...]] = {"python": (), "cpp": ("cpp",)}
+"""What a package has beside Python, by what `--target` says."""
+
+
 @dataclass(frozen=True)
-class OwnTests:
-    """Whether packages in `root` get tests of their own; None where those that have some do."""
+class Extras:
+    """What packages in `root` have beside Python and its kernels; None: as each has it now."""
 
     root: str
-    want: bool | None = None
+    tests: bool | None = None
+    target: Target | None = None
 
-    def wanted(self, name: str) -> bool:
-        return self.there(name) if self.want is None else self.want
+    def package(self, definition: Definition) -> Package:
+        from autofn import pipeline
+
+        name = definition.name
+        return pipeline.generate(definition, self._targets(name), tests=self._tests(name))
 
     def kept(self, name: str) -> bool:
         """Whether the package that lies there is as is wanted."""
-        return self.wanted(name) == self.there(name)
+        from autofn import install
 
-    def there(self, name: str) -> bool:
+        there = install.targets(Path(self.root) / name)
+        return self._tests(name) == self._has_tests(name) and self._targets(name) == there
+
+    def _tests(self, name: str) -> bool:
+        return self._has_tests(name) if self.tests is None else self.tests
+
+    def _targets(self, name: str) -> tuple[str, ...]:
+        from autofn import install
+
+        if self.target is None:
+            return install.targets(Path(self.root) / name)
+        return TARGETS[self.target]
+
+    def _has_tests(self, name: str) -> bool:
         from autofn.emit.companion import path_of
         from autofn.install import holds
 
@@ -58,13 +81,13 @@ class Generate:
     """
 
     level: Level | None
-    tests: OwnTests
+    extras: Extras
     known: Mapping[str, str] = field(default_factory=dict)
 
     def __call__(self, definition: Definition, stage: Stage) -> Generated:
-        from autofn import pipeline, records
+        from autofn import records
 
-        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
+        package = self.extras.package(definition)
         digest = records.digest(package)
         if digest in self.known:
             return Generated(package, digest, before=self.known[digest])
@@ -87,13 +110,13 @@ class Draft:
 
     known: frozenset[str]
     checks: bool
-    tests: OwnTests
+    extras: Extras
 
     def __call__(self, definition: Definition, stage: Stage) -> Drafted:
-        from autofn import pipeline, records
+        from autofn import records
         from autofn.verify.tables import make_job
 
-        package = pipeline.generate(definition, tests=self.tests.wanted(definition.name))
+        package = self.extras.package(definition)
         digest = records.digest(package)
         wanted = self.checks and digest not in self.known
         return Drafted(package, digest, make_job(definition, "", "draft") if wanted else None)

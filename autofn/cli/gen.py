@@ -20,7 +20,7 @@ from autofn.cli.sources import (
 from autofn.errors import AutofnError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated, OwnTests
+    from autofn.cli.actions import Extras, Generated, Target
     from autofn.isolate import Outcome
     from autofn.reading import Input
     from autofn.records import Kept, Record
@@ -53,6 +53,12 @@ def gravest(codes: set[int]) -> int:
 @click.option("--no-verify", is_flag=True, help="Write without verifying (does not need torch).")
 @jobs_option("Files")
 @click.option(
+    "--target",
+    type=click.Choice(["python", "cpp"]),
+    help="cpp adds a LibTorch header and its kernels' source; python leaves them out. "
+    "Without it, as the package is.",
+)
+@click.option(
     "--force",
     is_flag=True,
     help="Replace packages made from another source file; do again what is done.",
@@ -68,6 +74,7 @@ def gen(
     tests: bool | None,
     no_verify: bool,
     jobs: int,
+    target: Target | None,
     force: bool,
     timeout: float,
     expr: str | None,
@@ -91,9 +98,9 @@ def gen(
     if tests is None:
         found = project.find()
         tests = found.tests if found else None
-    from autofn.cli.actions import OwnTests
+    from autofn.cli.actions import Extras
 
-    wanted = OwnTests(output, tests)
+    wanted = Extras(output, tests, target)
     if watch:
         if check or expr is not None:
             raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
@@ -121,7 +128,7 @@ def _generate(
 
     kept = [formula for source in sources for formula in before[source].formulas]
     known = {each.digest: each.verified for each in kept if each.verified}
-    action = Generate("quick" if run.verify else None, run.tests, known)
+    action = Generate("quick" if run.verify else None, run.extras, known)
     done = False
     try:
         with Watch(len(sources), quiet=run.quiet) as run.watch:
@@ -147,7 +154,7 @@ class Run:
     force: bool
     quiet: bool
     tables: bool
-    tests: OwnTests
+    extras: Extras
     watch: Watch | None = None
     codes: set[int] = field(default_factory=set)
     names: dict[str, tuple[str, Source]] = field(default_factory=dict)
@@ -160,7 +167,7 @@ class Run:
             return False
         if self.verify and not all(each.verified for each in record.formulas):
             return False
-        if not all(self.tests.kept(each.name) for each in record.formulas):
+        if not all(self.extras.kept(each.name) for each in record.formulas):
             return False
         taken = {each.name.casefold() for each in record.formulas} & set(self.names)
         if taken:  # loading tells where

@@ -21,7 +21,7 @@ from autofn.reading import CHANGED
 from autofn.stamps import INTERVAL, Stamps, stamp
 
 if TYPE_CHECKING:
-    from autofn.cli.actions import Generated, OwnTests
+    from autofn.cli.actions import Extras, Generated
     from autofn.isolate import Outcome, Progress
     from autofn.package import Package
     from autofn.reading import Input
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 def watching(
-    files: Sequence[str], output: str, tests: OwnTests, *, verify: bool, force: bool, timeout: float
+    files: Sequence[str], output: str, extras: Extras, *, verify: bool, force: bool, timeout: float
 ) -> int:
     """Generates until Ctrl-C ends it."""
     files = named(files)
@@ -48,7 +48,7 @@ def watching(
 
             checker = Checker()
             stack.callback(checker.close)
-        watcher = _Watcher(files, output, tests, checker, force, timeout)
+        watcher = _Watcher(files, output, extras, checker, force, timeout)
         try:
             watcher.run(sources)
         except KeyboardInterrupt:
@@ -78,7 +78,7 @@ class _Watcher:
 
     files: Sequence[str]
     output: str
-    tests: OwnTests
+    extras: Extras
     checker: Checker | None
     force: bool
     timeout: float
@@ -171,7 +171,7 @@ class _Watcher:
         begun = time.monotonic()
         kept = () if self.force else records.recall(source, self.output).formulas
         known = frozenset(each.digest for each in kept if each.verified)
-        action = Draft(known, self.checker is not None, self.tests)
+        action = Draft(known, self.checker is not None, self.extras)
         found, folder = _Known(), os.path.dirname(os.path.abspath(source.where.file))
         since = {folder: stamp(folder)}
         self.told.clear()
@@ -234,11 +234,11 @@ class _Watcher:
 
     def _verify(self, source: Source) -> None:
         """The verification of what was drafted; it takes back what fails it."""
-        run = _Behind(self.output, False, True, True, False, False, self.tests, before=self.before)
+        run = _Behind(self.output, False, True, True, False, False, self.extras, before=self.before)
         with Watch(1, quiet=False) as self.progress:
             run.watch = self.progress
             outcomes = isolate.run(
-                [source], Generate("quick", self.tests), timeout=self.timeout, watch=self._tick
+                [source], Generate("quick", self.extras), timeout=self.timeout, watch=self._tick
             )
             with contextlib.closing(outcomes):
                 for outcome in outcomes:

@@ -9,7 +9,7 @@ import sympy
 
 from autofn import __version__
 from autofn.backends import cpp, cpu, cuda, primitives
-from autofn.emit import companion
+from autofn.emit import companion, libtorch
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
 from autofn.emit.maths import maths_text
@@ -22,8 +22,11 @@ from autofn.plan import Kernel, Plan, kernels
 from autofn.program import Program
 
 
-def emit(made: Plan, *, tests: bool = False) -> Package:
-    """The package of a plan: the same bytes on every machine; with `tests`, its own beside it."""
+def emit(made: Plan, targets: tuple[str, ...] = (), *, tests: bool = False) -> Package:
+    """The package of a plan: the same bytes on every machine.
+
+    targets: what it has beside Python, so far "cpp"; with `tests`, its own beside it.
+    """
     definition = made.definition
     digest = fingerprint(definition)
     header = f"{MARKER} from {definition.source} (format {FORMAT}, sha256:{digest}). DO NOT EDIT."
@@ -36,6 +39,7 @@ def emit(made: Plan, *, tests: bool = False) -> Package:
         "_runtime.py": rendered("_runtime.py.j2", header=shared),
         "_build.py": rendered("_build.py.j2", header=header),
         "_fake.py": rendered("_fake.py.j2", header=header),
+        "_sharding.py": rendered("_sharding.py.j2", header=header),
         "_tensors.py": rendered("_tensors.py.j2", header=header),
         "maths.py": maths_text(made, names, header),
         "op.py": op_text(made, names, tuple(kernel for kernel, _ in scalar), header),
@@ -44,9 +48,11 @@ def emit(made: Plan, *, tests: bool = False) -> Package:
         **cpu.files(definition.name, scalar, header),
         **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
     }
+    if "cpp" in targets:
+        files |= libtorch.files(made, names, tuple(kernel for kernel, _ in scalar), files, header)
     if tests:
         files[companion.path_of(definition.name)] = companion.tests_text(definition, header)
-    files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST])
+    files[MANIFEST] = _manifest(made, digest, scalar, [*files, MANIFEST], targets)
     return Package(definition.name, definition.source, tuple(sorted(files.items())))
 
 
@@ -121,6 +127,7 @@ def _manifest(
     digest: str,
     scalar: tuple[tuple[Kernel, Program], ...],
     files: list[str],
+    targets: tuple[str, ...],
 ) -> str:
     definition = made.definition
     content = {
@@ -130,6 +137,7 @@ def _manifest(
         "sha256": digest,
         "autofn": __version__,
         "sympy": sympy.__version__,
+        **({"targets": list(targets)} if targets else {}),
         "files": sorted(files),
         "differentiable": [leaf.name for leaf in definition.differentiable],
         "outputs": list(made.outputs),

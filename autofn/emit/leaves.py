@@ -49,6 +49,7 @@ def _forward(made: Plan, names: Names, kernels: list[Kernel]) -> str:
         call = _call(kernel, names, dtype)
         result = f"return {call}" if len(kernel.outputs) > 1 else f"return ({call},)"
         lines += _where_ops(made, names, kernel, [result])
+    lines += _where_sharded("*tensors", "rules.forward(forward_leaf, tensors, values)")
     lines.append("return _torch_forward(tensors, values)")
     return _function("forward_leaf", "tensors, values", "The outputs.", lines)
 
@@ -65,6 +66,7 @@ def _backward(made: Plan, names: Names, kernels: list[Kernel]) -> str:
     ]
     for kernel in kernels:
         lines += _where_ops(made, names, kernel, _gradients(made, names, kernel, leaves))
+    lines += _where_sharded("*grads, *saved", f"rules.backward(backward_leaf, {parameters})")
     return _function("backward_leaf", parameters, doc, [*lines, f"return {fallback}"])
 
 
@@ -92,6 +94,8 @@ def _double_backward(made: Plan, names: Names, kernels: list[Kernel]) -> str:
     ]
     for kernel in kernels:
         lines += _where_ops(made, names, kernel, _gradients(made, names, kernel, inputs))
+    shards = f"rules.backward(double_backward_leaf, {parameters})"
+    lines += _where_sharded("*directions, *tensors", shards)
     return _function("double_backward_leaf", parameters, doc, [*lines, f"return {fallback}"])
 
 
@@ -158,6 +162,11 @@ def _where_ops(made: Plan, names: Names, kernel: Kernel, body: list[str]) -> lis
     find = f"ops := _t.ops({memory})"
     head = f"if {test} and ({find}):" if test else f"if {find}:"
     return [head, *(f"    {line}" for line in body)]
+
+
+def _where_sharded(tensors: str, call: str) -> list[str]:
+    """The leaf on shards, where there are DTensors."""
+    return [f"if rules := _t.sharding({tensors}):", f"    return {call}"]
 
 
 def _unpack(names: Names, of: list[str] | tuple[str, ...], source: str) -> list[str]:

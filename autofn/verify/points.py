@@ -441,6 +441,14 @@ class _Search:
                 value = value - mp.nint(value)
             return bool(abs(value) < mp.mpf(10) ** -50)
 
+    def nearly_on(self, guard: Guard, point: Mapping[str, Number]) -> bool:
+        """Whether the guard is zero but for the rounding of the point to a double."""
+        with precision(30):
+            value = _program(guard.expr)(self.values(point))[0]
+            if guard.kind == "integer":
+                value = value - mp.nint(value)
+            return bool(abs(value) < 1e-7)
+
 
 def _crossings(
     function: Callable[[Real], Real], known: Sequence[tuple[Real, Real]], level: int
@@ -513,6 +521,20 @@ def regular_points(
         where=definition.where,
         remedy=f'state its domain=: @formula(domain={{"{first}": Interval.open(0, oo)}})',
     )
+
+
+def guards_along(
+    definition: Definition, variant: Variant, leaf: Leaf, point: Mapping[str, Number]
+) -> list[tuple[Guard, float]]:
+    """Guards with the places along a leaf where each is zero, the other leaves as in `point`."""
+    search = _search(definition, variant)
+    return [
+        (guard, root)
+        for guard in search.guards
+        if leaf.symbol in guard.expr.free_symbols
+        for root in search.roots(guard, leaf, point)
+        if search.nearly_on(guard, {**point, leaf.name: root})
+    ]
 
 
 def kink_points(definition: Definition, variant: Variant) -> list[Point]:

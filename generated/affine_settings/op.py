@@ -69,6 +69,8 @@ def forward_leaf(tensors, values):
         return (ops.forward_settings_squash_none(x, settings_scale, settings_shift),)
     if settings_squash == "tanh" and (ops := _t.ops(x)):
         return (ops.forward_settings_squash_tanh(x, settings_scale, settings_shift),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -81,6 +83,8 @@ def backward_leaf(needs, grads, saved, values, likes):
         return (ops.backward_settings_squash_none(grad, settings_scale),)
     if settings_squash == "tanh" and (ops := _t.ops(grad, x)):
         return (ops.backward_settings_squash_tanh(grad, x, settings_scale, settings_shift),)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -97,6 +101,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             grad, d_x, x, settings_scale, settings_shift, _t.bits(needs), []
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

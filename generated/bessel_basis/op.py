@@ -60,6 +60,8 @@ def forward_leaf(tensors, values):
     cutoff, = values
     if ops := _t.ops(x, n):
         return (ops.forward(x, n, cutoff, _t.CODES[_t.result_type(x)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -71,6 +73,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     if ops := _t.ops(grad, x, n):
         found = ops.backward(grad, x, n, cutoff, _t.bits(needs), _t.like_codes(grad, likes))
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 

@@ -59,6 +59,8 @@ def forward_leaf(tensors, values):
     x, alpha, gamma, beta = tensors
     if ops := _t.ops(x, alpha, gamma, beta):
         return (ops.forward(x, alpha, gamma, beta, _t.CODES[_t.result_type(x)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -69,6 +71,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     if ops := _t.ops(grad, x, alpha, gamma):
         found = ops.backward(grad, x, alpha, gamma, _t.bits(needs), _t.like_codes(grad, likes))
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -93,6 +97,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             _t.like_codes(grad, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

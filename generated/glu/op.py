@@ -56,6 +56,8 @@ def forward_leaf(tensors, values):
     x, gate = tensors
     if ops := _t.ops(x, gate):
         return (ops.forward(x, gate, _t.CODES[_t.result_type(x, gate)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -66,6 +68,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     if ops := _t.ops(grad, x, gate):
         found = ops.backward(grad, x, gate, _t.bits(needs), _t.like_codes(grad, likes))
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -81,6 +85,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             grad, d_x, d_gate, x, gate, _t.bits(needs), _t.like_codes(grad, likes)
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -57,6 +57,8 @@ def forward_leaf(tensors, values):
     lambd, = values
     if ops := _t.ops(x):
         return (ops.forward(x, lambd),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -67,6 +69,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     lambd, = values
     if ops := _t.ops(grad, x):
         return (ops.backward(grad, x, lambd),)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -80,6 +84,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     lambd, = values
     if ops := _t.ops(grad, d_x, x):
         return (ops.double_backward(grad, d_x, x, lambd), None)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -7,6 +7,7 @@ float64 for float64, else in float32, and results are rounded once.
 
 import functools
 import math
+import sys
 
 import torch
 from torch import Tensor
@@ -78,6 +79,18 @@ def _traced_kinds():
     from torch._subclasses import FakeTensor, functional_tensor
 
     return (*_OWN_MEMORY, FakeTensor, functional_tensor.FunctionalTensor)
+
+
+def sharding(*tensors):
+    """The rules for DTensors, where there are any; else None."""
+    for t in tensors:
+        if t is not None and type(t) is not Tensor and type(t) is not Parameter:
+            if "torch.distributed.tensor" not in sys.modules:
+                return None
+            from . import _sharding
+
+            return _sharding if _sharding.takes(tensors) else None
+    return None
 
 
 def direct(*tensors):

@@ -67,6 +67,8 @@ def forward_leaf(tensors, values):
     x, y = tensors
     if ops := _t.ops(x, y):
         return ops.forward(x, y, _t.CODES[_t.result_type(x, y)])
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -79,6 +81,8 @@ def backward_leaf(needs, grads, saved, values, likes):
             grad_z, grad_xx, grad_yy, grad_xy, x, y, _t.bits(needs), _t.like_codes(grad_z, likes)
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -103,6 +107,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             _t.like_codes(grad_z, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

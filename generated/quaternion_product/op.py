@@ -78,6 +78,8 @@ def forward_leaf(tensors, values):
         return ops.forward(
             aw, ax, ay, az, bw, bx, by, bz, _t.CODES[_t.result_type(aw, ax, ay, az, bw, bx, by, bz)]
         )
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -103,6 +105,8 @@ def backward_leaf(needs, grads, saved, values, likes):
             _t.like_codes(grad_out0, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -160,6 +164,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             _t.like_codes(grad_out0, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

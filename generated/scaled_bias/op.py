@@ -59,6 +59,8 @@ def forward_leaf(tensors, values):
         return (ops.forward_bias(x, bias, scale, _t.CODES[_t.result_type(x, bias)]),)
     if not bias_given and (ops := _t.ops(x)):
         return (ops.forward_no_bias(x, scale, _t.CODES[_t.result_type(x, bias)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -71,6 +73,8 @@ def backward_leaf(needs, grads, saved, values, likes):
         return _t.wanted(found, needs)
     if not bias_given and (ops := _t.ops(grad)):
         return (ops.backward_no_bias(grad, scale, 1, _t.like_codes(grad, (likes[0],))), None)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -86,6 +90,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
         return (
             ops.double_backward_bias(grad, d_x, d_bias, scale, 1, _t.like_codes(grad, (likes[0],))),
         )
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

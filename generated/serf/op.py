@@ -57,6 +57,8 @@ def forward_leaf(tensors, values):
     x, = tensors
     if ops := _t.ops(x):
         return (ops.forward(x),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -66,6 +68,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     x, = saved
     if ops := _t.ops(grad, x):
         return (ops.backward(grad, x),)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -79,6 +83,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     if ops := _t.ops(grad, d_x, x):
         found = ops.double_backward(grad, d_x, x, _t.bits(needs), [])
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

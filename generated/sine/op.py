@@ -57,6 +57,8 @@ def forward_leaf(tensors, values):
     omega, = values
     if ops := _t.ops(x):
         return (ops.forward(x, omega),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -67,6 +69,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     omega, = values
     if ops := _t.ops(grad, x):
         return (ops.backward(grad, x, omega),)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -81,6 +85,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     if ops := _t.ops(grad, d_x, x):
         found = ops.double_backward(grad, d_x, x, omega, _t.bits(needs), [])
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -59,6 +59,8 @@ def forward_leaf(tensors, values):
     beta, = values
     if ops := _t.ops(input_, target):
         return (ops.forward(input_, target, beta, _t.CODES[_t.result_type(input_, target)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -70,6 +72,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     if ops := _t.ops(grad, input_, target):
         found = ops.backward(grad, input_, target, beta, _t.bits(needs), _t.like_codes(grad, likes))
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -93,6 +97,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             _t.like_codes(grad, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

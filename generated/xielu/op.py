@@ -60,6 +60,8 @@ def forward_leaf(tensors, values):
     beta, eps = values
     if ops := _t.ops(x, alpha_p, alpha_n):
         return (ops.forward(x, alpha_p, alpha_n, beta, eps, _t.CODES[_t.result_type(x)]),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -73,6 +75,8 @@ def backward_leaf(needs, grads, saved, values, likes):
             grad, x, alpha_p, alpha_n, beta, eps, _t.bits(needs), _t.like_codes(grad, likes)
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -99,6 +103,8 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
             _t.like_codes(grad, likes),
         )
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-
 from typing import Any
 
 import torch

@@ -1,0 +1,86 @@
+// Functions that JavaScript's Math lacks, for curves on a screen.
+const F = (() => {
+  const erfcTail = (x) => { // x > 0, by a continued fraction from its end
+    let f = 0;
+    for (let k = 120; k > 0; k--) f = k / 2 / (x + f);
+    return Math.exp(-x * x) / Math.sqrt(Math.PI) / (x + f);
+  };
+  const erf = (x) => {
+    if (Math.abs(x) > 2.5) return Math.sign(x) * (1 - erfcTail(Math.abs(x)));
+    let term = x, sum = x;
+    for (let k = 1; k < 80; k++) { term *= -x * x / k; sum += term / (2 * k + 1); }
+    return 2 / Math.sqrt(Math.PI) * sum;
+  };
+  const erfc = (x) => (x > 2.5 ? erfcTail(x) : 1 - erf(x));
+  const loggamma = (x) => {
+    if (x < 0.5) return Math.log(Math.PI / Math.abs(Math.sin(Math.PI * x))) - loggamma(1 - x);
+    let shift = 0;
+    while (x < 10) { shift += Math.log(x); x += 1; }
+    const y = 1 / (x * x);
+    const series = (1 / 12 - y * (1 / 360 - y * (1 / 1260 - y * (1 / 1680 - y / 1188)))) / x;
+    return (x - 0.5) * Math.log(x) - x + Math.log(2 * Math.PI) / 2 + series - shift;
+  };
+  const gamma = (x) => {
+    if (x < 0.5) return Math.PI / (Math.sin(Math.PI * x) * gamma(1 - x));
+    return Math.exp(loggamma(x));
+  };
+  const factorial = (n) => (n < 2 ? 1 : n * factorial(n - 1));
+  const digamma = (x) => {
+    if (x <= 0 && x === Math.floor(x)) return NaN;
+    if (x < 0) return digamma(1 - x) - Math.PI / Math.tan(Math.PI * x);
+    let sum = 0;
+    while (x < 10) { sum -= 1 / x; x += 1; }
+    const y = 1 / (x * x);
+    return sum + Math.log(x) - 0.5 / x - y * (1 / 12 - y * (1 / 120 - y * (1 / 252 - y / 240)));
+  };
+  const polygamma = (n, x) => { // (-1)^(n+1) n! times the sum of (x + k)^-(n+1), its rest by Euler
+    let sum = 0;
+    while (x < 20) { sum += Math.pow(x, -n - 1); x += 1; }
+    const bernoulli = [1 / 6, -1 / 30, 1 / 42, -1 / 30];
+    let rest = Math.pow(x, -n) / n + Math.pow(x, -n - 1) / 2;
+    bernoulli.forEach((b, k) => {
+      const m = 2 * k + 2;
+      rest += b * factorial(m + n - 1) / factorial(m) / factorial(n) * Math.pow(x, -n - m);
+    });
+    return (n % 2 ? 1 : -1) * factorial(n) * (sum + rest);
+  };
+  const sinc = (x) => (Math.abs(x) < 1e-4 ? 1 - x * x / 6 : Math.sin(x) / x);
+  const bessel = (n, x) => {
+    if (Math.abs(x) < n + 4) { // its power series
+      let term = 1;
+      for (let k = 1; k <= n; k++) term *= x / (2 * k + 1);
+      let sum = term;
+      for (let k = 1; k < 60; k++) { term *= -x * x / 2 / k / (2 * n + 2 * k + 1); sum += term; }
+      return sum;
+    }
+    let low = sinc(x), here = (sinc(x) - Math.cos(x)) / x;
+    for (let k = 1; k < n; k++) [low, here] = [here, (2 * k + 1) / x * here - low];
+    return here;
+  };
+  const phi = (n, x) => {
+    if (Math.abs(x) < 2) {
+      let term = 1 / factorial(n), sum = term;
+      for (let k = 1; k < 40; k++) { term *= x / (n + k); sum += term; }
+      return sum;
+    }
+    return n === 0 ? Math.exp(x) : (phi(n - 1, x) - 1 / factorial(n - 1)) / x;
+  };
+  const softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
+  const sigmoid = (x) => (x < 0 ? Math.exp(x) / (1 + Math.exp(x)) : 1 / (1 + Math.exp(-x)));
+  return {
+    erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
+    spherical_bessel: bessel,
+    normcdf: (x) => erfc(-x / Math.SQRT2) / 2,
+    logaddexp: (a, b) => Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b))),
+    logcosh: (x) => Math.abs(x) + Math.log1p(Math.exp(-2 * Math.abs(x))) - Math.LN2,
+    sech2: (x) => { const e = Math.exp(-2 * Math.abs(x)); return 4 * e / ((1 + e) * (1 + e)); },
+    clamp: (x, low, high) => Math.min(Math.max(x, low), high),
+    root_sum: (a, c) => Math.sqrt(a * a + c),
+    mean_root: (a, c) => {
+      const root = Math.sqrt(a * a + c);
+      return a < 0 ? c / (root - a) / 2 : (a + root) / 2;
+    },
+    root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
+    times_exp: (v, u) => (v === 0 ? 0 : v * Math.exp(u)),
+  };
+})();
