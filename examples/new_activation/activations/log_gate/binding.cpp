@@ -473,7 +473,8 @@ struct Registration {
     const char* key = "CPU";
     check(aoti_torch_library_init_fragment(AUTOFN_NAMESPACE, __FILE__, __LINE__, &library));
     for (int k = 0; k < kKernelCount; ++k) {
-      check(aoti_torch_library_def(library, kKernels[k].schema));
+      // A program may have these sources twice: the first to be loaded has defined their ops.
+      if (aoti_torch_library_def(library, kKernels[k].schema) != 0) return;
     }
 #endif
     check(aoti_torch_library_init_impl(AUTOFN_NAMESPACE, key, __FILE__, __LINE__, &library));

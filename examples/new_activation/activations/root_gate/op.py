@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -56,6 +57,8 @@ def forward_leaf(tensors, values):
     x, = tensors
     if ops := _t.ops(x):
         return (ops.forward(x),)
+    if rules := _t.sharding(*tensors):
+        return rules.forward(forward_leaf, tensors, values)
     return _torch_forward(tensors, values)
 
 
@@ -65,6 +68,8 @@ def backward_leaf(needs, grads, saved, values, likes):
     x, = saved
     if ops := _t.ops(grad, x):
         return (ops.backward(grad, x),)
+    if rules := _t.sharding(*grads, *saved):
+        return rules.backward(backward_leaf, needs, grads, saved, values, likes)
     return _torch_backward(needs, grads, saved, values, likes)
 
 
@@ -72,11 +77,14 @@ def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
     if not _t.plain(*directions, *tensors):
         return _torch_double_backward(needs, directions, tensors, values, likes)
-    d_x, = directions
+    given = _t.given(directions, tensors[0])
+    d_x, = given
     grad, x = tensors
     if ops := _t.ops(grad, d_x, x):
         found = ops.double_backward(grad, d_x, x, _t.bits(needs), [])
         return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
@@ -237,11 +245,34 @@ class _RootGateTraced(Function):
         return _t.spread(found, needs, (0,), 1)
 
 
+def _in_graph(x):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return RootGateFunction.apply(x)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x):
     if torch.compiler.is_compiling():
-        outputs = _RootGateTraced.apply(x)
+        _t.refuse_dual_tensors("root_gate")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x)
+        else:
+            traced = _RootGateTraced.forward if nested else _RootGateTraced.apply
+            outputs = traced(x)
     elif (ops := _t.direct(x)):
         outputs = ops.forward(x)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()
