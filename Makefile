@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs certify distributed example fuzz regenerate clean
+.PHONY: demo test check docs certify citizen distributed example fuzz regenerate clean
 
 # Material for MkDocs advertises its successor on each run.
 export NO_MKDOCS_2_WARNING = 1
@@ -27,6 +27,9 @@ docs: $(STAMP)  ## the documentation on http://127.0.0.1:8000, rebuilt as it is 
 
 certify: $(STAMP)  ## errors of the library in ULP, against the bars: benchmarks/certificate.md
 	$(BIN)/python benchmarks/certify.py
+
+citizen: $(STAMP)  ## formula by feature of PyTorch, goes on where it was stopped: docs/citizen.md
+	PYTHONPATH=tests $(BIN)/python -m citizen
 
 distributed: $(STAMP)  ## a transformer over four processes, against one: docs/distributed.md
 	$(BIN)/python examples/distributed/train.py

@@ -24,7 +24,7 @@ from autofn.package import MANIFEST
 
 LIBRARIES = "lib"
 
-_MODULES = ("_runtime.py", "_build.py")
+_MODULES = ("_runtime.py", "_build.py", "_fake.py")
 _MARK = b"autofn-sources:"
 _TICK = 0.2
 """Seconds between two reports of progress."""

@@ -117,6 +117,7 @@ def write_trial(folder: Path, name: str = "trial") -> Path:
         "__init__.py": "",
         "_runtime.py": rendered("_runtime.py.j2", header=header),
         "_build.py": rendered("_build.py.j2", header=header),
+        "_fake.py": rendered("_fake.py.j2", header=header),
         **sources,
         MANIFEST: json.dumps(
             {"format": 1, "name": name, "files": sorted(sources), "kernels": [{"op": "twice"}]}

@@ -80,7 +80,7 @@ def schema(kernel: Kernel) -> str:
     names = _names(kernel)
     tensors = [f"Tensor {names[each.cname]}" for each in kernel.tensors]
     numbers = [f"float {names[each.cname]}" for each in kernel.numbers]
-    extra = {"nothing": [], "dtype": ["int dtype"], "likes": ["int needs", "int[] likes"]}
+    extra = {"nothing": [], "dtype": ["int dtype"], "likes": ["int needs", "SymInt[] likes"]}
     count = len(kernel.outputs)
     returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
     return f"{kernel.op}({', '.join([*tensors, *numbers, *extra[takes(kernel)]])}) -> {returns}"

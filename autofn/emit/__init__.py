@@ -38,6 +38,7 @@ def emit(made: Plan, targets: tuple[str, ...] = (), *, tests: bool = False) -> P
         "__init__.py": _init(definition, names, header),
         "_runtime.py": rendered("_runtime.py.j2", header=shared),
         "_build.py": rendered("_build.py.j2", header=header),
+        "_fake.py": rendered("_fake.py.j2", header=header),
         "_sharding.py": rendered("_sharding.py.j2", header=header),
         "_tensors.py": rendered("_tensors.py.j2", header=header),
         "maths.py": maths_text(made, names, header),

@@ -19,7 +19,7 @@ constexpr Kernel kKernels[] = {
      "settings_shift) -> Tensor",
      2, 2, 1, Takes::nothing, "ttt"},
     {"double_backward_settings_squash_tanh(Tensor grad, Tensor d_x, Tensor x, float "
-     "settings_scale, float settings_shift, int needs, int[] likes) -> (Tensor, Tensor)",
+     "settings_scale, float settings_shift, int needs, SymInt[] likes) -> (Tensor, Tensor)",
      3, 2, 2, Takes::likes, "ttttt"},
 };
 constexpr int kKernelCount = 5;

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -260,6 +261,21 @@ class _AffineSettingsTraced(Function):
         return _t.spread(found, needs, (0,), 2)
 
 
+def _in_graph(x, settings):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return AffineSettingsFunction.apply(x, settings)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, settings):
     if settings.squash not in ("none", "tanh"):
         raise ValueError(
@@ -268,7 +284,15 @@ def _call(x, settings):
             ),
         )
     if torch.compiler.is_compiling():
-        outputs = _AffineSettingsTraced.apply(x, settings)
+        _t.refuse_dual_tensors("affine_settings")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, settings)
+        else:
+            traced = _AffineSettingsTraced.forward if nested else _AffineSettingsTraced.apply
+            outputs = traced(x, settings)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x, settings)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

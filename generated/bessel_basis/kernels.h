@@ -9,7 +9,7 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor n_, float cutoff, int dtype) -> Tensor",
      2, 1, 1, Takes::dtype, "tpt"},
-    {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, int[] likes) -> "
+    {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
      3, 1, 2, Takes::likes, "ttptp"},
 };

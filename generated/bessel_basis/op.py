@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -267,9 +268,32 @@ class _BesselBasisTraced(Function):
         return _t.spread(found, needs, (0, 1), 3)
 
 
+def _in_graph(x, n, cutoff):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return BesselBasisFunction.apply(x, n, cutoff)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, n, cutoff):
     if torch.compiler.is_compiling():
-        outputs = _BesselBasisTraced.apply(x, n, cutoff)
+        _t.refuse_dual_tensors("bessel_basis")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, n, cutoff)
+        else:
+            traced = _BesselBasisTraced.forward if nested else _BesselBasisTraced.apply
+            outputs = traced(x, n, cutoff)
+    elif _t.stand_ins(x, n):
+        return handle_torch_function(_call, (x, n), x, n, cutoff)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -11,8 +11,8 @@ constexpr Kernel kKernels[] = {
      1, 1, 1, Takes::nothing, "tt"},
     {"backward(Tensor grad, Tensor x, float alpha) -> Tensor",
      2, 1, 1, Takes::nothing, "ttt"},
-    {"double_backward(Tensor grad, Tensor d_x, Tensor x, float alpha, int needs, int[] likes) "
-     "-> (Tensor, Tensor)",
+    {"double_backward(Tensor grad, Tensor d_x, Tensor x, float alpha, int needs, SymInt[] "
+     "likes) -> (Tensor, Tensor)",
      3, 1, 2, Takes::likes, "ttttt"},
 };
 constexpr int kKernelCount = 3;

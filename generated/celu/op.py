@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -249,11 +250,34 @@ class _CeluTraced(Function):
         return _t.spread(found, needs, (0,), 2)
 
 
+def _in_graph(x, alpha):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return CeluFunction.apply(x, alpha)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, alpha):
     if torch.compiler.is_compiling():
-        outputs = _CeluTraced.apply(x, alpha)
+        _t.refuse_dual_tensors("celu")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, alpha)
+        else:
+            traced = _CeluTraced.forward if nested else _CeluTraced.apply
+            outputs = traced(x, alpha)
     elif (ops := _t.direct(x)) and not isinstance(alpha, Tensor):
         outputs = ops.forward(x, alpha)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x, alpha)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, float epsilon, int dtype) -> Tensor",
      2, 1, 1, Takes::dtype, "ttt"},
-    {"backward(Tensor grad, Tensor input, Tensor target, float epsilon, int needs, int[] "
+    {"backward(Tensor grad, Tensor input, Tensor target, float epsilon, int needs, SymInt[] "
      "likes) -> (Tensor, Tensor)",
      3, 1, 2, Takes::likes, "ttttt"},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor input, Tensor "
-     "target, float epsilon, int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     "target, float epsilon, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 1, 3, Takes::likes, "tttttttt"},
 };
 constexpr int kKernelCount = 3;

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -260,11 +261,34 @@ class _DpoTraced(Function):
         return _t.spread(found, needs, (0, 1), 3)
 
 
+def _in_graph(chosen, rejected, beta):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return DpoFunction.apply(chosen, rejected, beta)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(chosen, rejected, beta):
     if torch.compiler.is_compiling():
-        outputs = _DpoTraced.apply(chosen, rejected, beta)
+        _t.refuse_dual_tensors("dpo")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(chosen, rejected, beta)
+        else:
+            traced = _DpoTraced.forward if nested else _DpoTraced.apply
+            outputs = traced(chosen, rejected, beta)
     elif (ops := _t.direct(chosen, rejected)) and not isinstance(beta, Tensor):
         outputs = ops.forward(chosen, rejected, beta, _t.CODES[chosen.dtype])
+    elif _t.stand_ins(chosen, rejected):
+        return handle_torch_function(_call, (chosen, rejected), chosen, rejected, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha, Tensor gamma, Tensor beta, int dtype) -> Tensor",
      4, 0, 1, Takes::dtype, "tpppt"},
-    {"backward(Tensor grad, Tensor x, Tensor alpha, Tensor gamma, int needs, int[] likes) -> "
-     "(Tensor, Tensor, Tensor, Tensor)",
+    {"backward(Tensor grad, Tensor x, Tensor alpha, Tensor gamma, int needs, SymInt[] likes) "
+     "-> (Tensor, Tensor, Tensor, Tensor)",
      4, 0, 4, Takes::likes, "ttpptppp"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor d_gamma, Tensor d_beta, "
-     "Tensor x, Tensor alpha, Tensor gamma, int needs, int[] likes) -> (Tensor, Tensor, "
+     "Tensor x, Tensor alpha, Tensor gamma, int needs, SymInt[] likes) -> (Tensor, Tensor, "
      "Tensor, Tensor)",
      8, 0, 4, Takes::likes, "ttppptppttpp"},
 };

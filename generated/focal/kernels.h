@@ -10,10 +10,10 @@ constexpr Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, float alpha, float gamma, int dtype) -> Tensor",
      2, 2, 1, Takes::dtype, "ttt"},
     {"backward(Tensor grad, Tensor input, Tensor target, float alpha, float gamma, int needs, "
-     "int[] likes) -> (Tensor, Tensor)",
+     "SymInt[] likes) -> (Tensor, Tensor)",
      3, 2, 2, Takes::likes, "ttttt"},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor input, Tensor "
-     "target, float alpha, float gamma, int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     "target, float alpha, float gamma, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 2, 3, Takes::likes, "tttttttt"},
 };
 constexpr int kKernelCount = 3;

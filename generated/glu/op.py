@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -248,11 +249,34 @@ class _GluTraced(Function):
         return _t.spread(found, needs, (0, 1), 2)
 
 
+def _in_graph(x, gate):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return GluFunction.apply(x, gate)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, gate):
     if torch.compiler.is_compiling():
-        outputs = _GluTraced.apply(x, gate)
+        _t.refuse_dual_tensors("glu")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, gate)
+        else:
+            traced = _GluTraced.forward if nested else _GluTraced.apply
+            outputs = traced(x, gate)
     elif (ops := _t.direct(x, gate)):
         outputs = ops.forward(x, gate, _t.CODES[x.dtype])
+    elif _t.stand_ins(x, gate):
+        return handle_torch_function(_call, (x, gate), x, gate)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -11,8 +11,8 @@ constexpr Kernel kKernels[] = {
      1, 0, 1, Takes::nothing, "tt"},
     {"backward(Tensor grad, Tensor x) -> Tensor",
      2, 0, 1, Takes::nothing, "ttt"},
-    {"double_backward(Tensor grad, Tensor d_x, Tensor x, int needs, int[] likes) -> (Tensor, "
-     "Tensor)",
+    {"double_backward(Tensor grad, Tensor d_x, Tensor x, int needs, SymInt[] likes) -> "
+     "(Tensor, Tensor)",
      3, 0, 2, Takes::likes, "ttttt"},
 };
 constexpr int kKernelCount = 3;

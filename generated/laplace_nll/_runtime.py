@@ -7,6 +7,8 @@ the ops run in PyTorch operations.
 
 AUTOFN_BACKEND: "torch", "native" (an error where there is no kernel), or empty for either.
 AUTOFN_CACHE_DIR: the cache; else $XDG_CACHE_HOME/autofn, else ~/.cache/autofn.
+AUTOFN_COMPILE: "kernels", or the names of packages (mish,gelu): in their place torch.compile calls
+the kernels, where it would fuse PyTorch operations with those around them.
 AUTOFN_DEBUG=1: logs calls, builds and loads.
 """
 
@@ -26,7 +28,7 @@ from types import SimpleNamespace
 
 import torch
 
-from . import _build
+from . import _build, _fake
 
 try:
     import fcntl
@@ -114,9 +116,10 @@ def _open(device):
                     raise RuntimeError(reason) from error
                 _warn(reason)
     found = getattr(torch.ops, namespace())
-    names = {kernel["op"] for kernel in _manifest()["kernels"]}
+    overloads = {each["op"]: getattr(found, each["op"]).default for each in _manifest()["kernels"]}
+    _fake.register(namespace(), overloads.values())
     # What an OpOverload calls: a third of the time of a small call would be on the way to it.
-    return SimpleNamespace(**{name: getattr(found, name).default._op for name in names})
+    return SimpleNamespace(**{name: overload._op for name, overload in overloads.items()})
 
 
 def registered(device):
@@ -157,6 +160,14 @@ def build(device, target, out):
 
 def _manifest():
     return json.loads((_HERE / "manifest.json").read_text(encoding="utf-8"))
+
+
+def _in_graphs():
+    names = os.environ.get("AUTOFN_COMPILE", "").split(",")
+    return names != [""] and ("kernels" in names or _manifest()["name"] in names)
+
+
+IN_GRAPHS = _in_graphs()  # whether torch.compile calls kernels
 
 
 def _digest(*parts):

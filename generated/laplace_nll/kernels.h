@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, Tensor log_scale, int dtype) -> Tensor",
      3, 0, 1, Takes::dtype, "tttt"},
-    {"backward(Tensor grad, Tensor input, Tensor target, Tensor log_scale, int needs, int[] "
-     "likes) -> (Tensor, Tensor, Tensor)",
+    {"backward(Tensor grad, Tensor input, Tensor target, Tensor log_scale, int needs, SymInt[]"
+     " likes) -> (Tensor, Tensor, Tensor)",
      4, 0, 3, Takes::likes, "ttttttt"},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor d_log_scale, Tensor"
-     " input, Tensor target, Tensor log_scale, int needs, int[] likes) -> (Tensor, Tensor, "
+     " input, Tensor target, Tensor log_scale, int needs, SymInt[] likes) -> (Tensor, Tensor, "
      "Tensor, Tensor)",
      7, 0, 4, Takes::likes, "ttttttttttt"},
 };

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -287,9 +288,32 @@ class _LennardJonesTraced(Function):
         return _t.spread(found, needs, (0, 1, 2), 3)
 
 
+def _in_graph(x, epsilon, sigma):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return LennardJonesFunction.apply(x, epsilon, sigma)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, epsilon, sigma):
     if torch.compiler.is_compiling():
-        outputs = _LennardJonesTraced.apply(x, epsilon, sigma)
+        _t.refuse_dual_tensors("lennard_jones")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, epsilon, sigma)
+        else:
+            traced = _LennardJonesTraced.forward if nested else _LennardJonesTraced.apply
+            outputs = traced(x, epsilon, sigma)
+    elif _t.stand_ins(x, epsilon, sigma):
+        return handle_torch_function(_call, (x, epsilon, sigma), x, epsilon, sigma)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

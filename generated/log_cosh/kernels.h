@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, int dtype) -> Tensor",
      2, 0, 1, Takes::dtype, "ttt"},
-    {"backward(Tensor grad, Tensor input, Tensor target, int needs, int[] likes) -> (Tensor, "
-     "Tensor)",
+    {"backward(Tensor grad, Tensor input, Tensor target, int needs, SymInt[] likes) -> "
+     "(Tensor, Tensor)",
      3, 0, 2, Takes::likes, "ttttt"},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor input, Tensor "
-     "target, int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     "target, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, "tttttttt"},
 };
 constexpr int kKernelCount = 3;

@@ -13,11 +13,15 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn import Parameter
+from torch.overrides import has_torch_function
 
 from . import _runtime
 
 CODES = {torch.float64: 7, torch.float32: 6, torch.bfloat16: 15, torch.float16: 5}
 """The dtypes that kernels take, and PyTorch's numbers for them."""
+
+# Subclasses and wrappers have no memory of their own.
+_OWN_MEMORY = (Tensor, Parameter)
 
 _functorch_active = torch._C._are_functorch_transforms_active
 _modes_active = torch._C._len_torch_dispatch_stack
@@ -46,11 +50,17 @@ def plain(*tensors):
 
 def ops(*tensors):
     """The package's compiled ops, where there are any and they take these tensors; else None."""
-    if _modes_active() or _functorch_active():
+    if _functorch_active():
         return None
+    if _modes_active():
+        # A graph that is to call kernels: its tensors need no memory, see `_fake`.
+        if not _runtime.IN_GRAPHS or torch.compiler.is_exporting():
+            return None
+        kinds = _traced_kinds()
+    else:
+        kinds = _OWN_MEMORY
     for t in tensors:
-        # Subclasses and wrappers have no memory of their own.
-        if type(t) is not Tensor and type(t) is not Parameter:
+        if type(t) not in kinds:
             return None
         if (
             t.dtype not in CODES
@@ -61,6 +71,14 @@ def ops(*tensors):
     if tensors[0].is_cpu:
         return _runtime.kernels("cpu")
     return _runtime.kernels("cuda") if all(t.is_cuda for t in tensors) else None
+
+
+@functools.cache
+def _traced_kinds():
+    """The types of tensors of which torch.compile makes a graph."""
+    from torch._subclasses import FakeTensor, functional_tensor
+
+    return (*_OWN_MEMORY, FakeTensor, functional_tensor.FunctionalTensor)
 
 
 def sharding(*tensors):
@@ -89,6 +107,13 @@ def direct(*tensors):
     return _runtime.kernels("cpu") if dtype in CODES else None
 
 
+def stand_ins(*tensors):
+    """Whether some are no tensors but record what is done to them, as those of torch.fx do."""
+    return has_torch_function(tensors) and not all(
+        t is None or isinstance(t, Tensor) for t in tensors
+    )
+
+
 def absent(tensors):
     """Whether all are None."""
     for t in tensors:
@@ -97,16 +122,34 @@ def absent(tensors):
     return True
 
 
-def nested_forward_mode():
-    """Whether forward mode is active more than once: jacfwd of jacfwd, say."""
+def _forward_modes():
+    """How often forward mode of torch.func is active: twice for jacfwd of jacfwd, say."""
     stack = torch._C._functorch.get_interpreter_stack() or ()
-    return sum(each.key() == torch._C._functorch.TransformType.Jvp for each in stack) > 1
+    return sum(each.key() == torch._C._functorch.TransformType.Jvp for each in stack)
+
+
+# torch.compile calls it when it traces, and guards the stack of transforms; see `op._one_node`.
+_forward_modes._dynamo_marked_constant = True
+
+
+def nested_forward_mode():
+    """Whether forward mode is active more than once."""
+    return _forward_modes() > 1
 
 
 def refuse_nested_forward_mode(name):
     """Raises under forward mode over forward mode (pytorch issue 197867)."""
     if nested_forward_mode():
         raise NotImplementedError(f"{name}: PyTorch loses second tangents through a Function")
+
+
+def refuse_dual_tensors(name):
+    """Raises where a graph would be given dual tensors: its kernels lose their tangents.
+
+    Forward mode within the graph sets the level too, and is none of its guards' business.
+    """
+    if not _forward_modes() and forward_ad._current_level >= 0:
+        raise NotImplementedError(f"{name}: a compiled graph loses the tangents of dual tensors")
 
 
 def check(tensors, names, values, value_names):

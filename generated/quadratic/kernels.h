@@ -9,10 +9,10 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor y, int dtype) -> Tensor",
      2, 0, 1, Takes::dtype, "ttt"},
-    {"backward(Tensor grad, Tensor x, Tensor y, int needs, int[] likes) -> (Tensor, Tensor)",
+    {"backward(Tensor grad, Tensor x, Tensor y, int needs, SymInt[] likes) -> (Tensor, Tensor)",
      3, 0, 2, Takes::likes, "ttttt"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_y, Tensor x, Tensor y, int needs, "
-     "int[] likes) -> (Tensor, Tensor, Tensor)",
+     "SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, "tttttttt"},
 };
 constexpr int kKernelCount = 3;

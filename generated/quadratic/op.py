@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -246,11 +247,34 @@ class _QuadraticTraced(Function):
         return _t.spread(found, needs, (0, 1), 2)
 
 
+def _in_graph(x, y):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return QuadraticFunction.apply(x, y)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, y):
     if torch.compiler.is_compiling():
-        outputs = _QuadraticTraced.apply(x, y)
+        _t.refuse_dual_tensors("quadratic")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, y)
+        else:
+            traced = _QuadraticTraced.forward if nested else _QuadraticTraced.apply
+            outputs = traced(x, y)
     elif (ops := _t.direct(x, y)):
         outputs = ops.forward(x, y, _t.CODES[x.dtype])
+    elif _t.stand_ins(x, y):
+        return handle_torch_function(_call, (x, y), x, y)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -10,11 +10,11 @@ constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor y, int dtype) -> (Tensor, Tensor, Tensor, Tensor)",
      2, 0, 4, Takes::dtype, "tttttt"},
     {"backward(Tensor grad_z, Tensor grad_xx, Tensor grad_yy, Tensor grad_xy, Tensor x, Tensor"
-     " y, int needs, int[] likes) -> (Tensor, Tensor)",
+     " y, int needs, SymInt[] likes) -> (Tensor, Tensor)",
      6, 0, 2, Takes::likes, "tttttttt"},
     {"double_backward(Tensor grad_z, Tensor grad_xx, Tensor grad_yy, Tensor grad_xy, Tensor "
-     "d_x, Tensor d_y, Tensor x, Tensor y, int needs, int[] likes) -> (Tensor, Tensor, Tensor,"
-     " Tensor, Tensor, Tensor)",
+     "d_x, Tensor d_y, Tensor x, Tensor y, int needs, SymInt[] likes) -> (Tensor, Tensor, "
+     "Tensor, Tensor, Tensor, Tensor)",
      8, 0, 6, Takes::likes, "tttttttttttttt"},
 };
 constexpr int kKernelCount = 3;

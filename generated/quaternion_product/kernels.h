@@ -12,12 +12,13 @@ constexpr Kernel kKernels[] = {
      8, 0, 4, Takes::dtype, "tttttttttttt"},
     {"backward(Tensor grad_out0, Tensor grad_out1, Tensor grad_out2, Tensor grad_out3, Tensor "
      "aw, Tensor ax, Tensor ay, Tensor az, Tensor bw, Tensor bx, Tensor by, Tensor bz, int "
-     "needs, int[] likes) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
+     "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
+     "Tensor)",
      12, 0, 8, Takes::likes, "tttttttttttttttttttt"},
     {"double_backward(Tensor grad_out0, Tensor grad_out1, Tensor grad_out2, Tensor grad_out3, "
      "Tensor d_aw, Tensor d_ax, Tensor d_ay, Tensor d_az, Tensor d_bw, Tensor d_bx, Tensor "
      "d_by, Tensor d_bz, Tensor aw, Tensor ax, Tensor ay, Tensor az, Tensor bw, Tensor bx, "
-     "Tensor by, Tensor bz, int needs, int[] likes) -> (Tensor, Tensor, Tensor, Tensor, "
+     "Tensor by, Tensor bz, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, Tensor, "
      "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
      20, 0, 12, Takes::likes, "tttttttttttttttttttttttttttttttt"},
 };

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -448,11 +449,36 @@ class _QuaternionProductTraced(Function):
         return _t.spread(found, needs, (0, 1, 2, 3, 4, 5, 6, 7), 8)
 
 
+def _in_graph(aw, ax, ay, az, bw, bx, by, bz):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return QuaternionProductFunction.apply(aw, ax, ay, az, bw, bx, by, bz)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(aw, ax, ay, az, bw, bx, by, bz):
     if torch.compiler.is_compiling():
-        outputs = _QuaternionProductTraced.apply(aw, ax, ay, az, bw, bx, by, bz)
+        _t.refuse_dual_tensors("quaternion_product")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(aw, ax, ay, az, bw, bx, by, bz)
+        else:
+            traced = _QuaternionProductTraced.forward if nested else _QuaternionProductTraced.apply
+            outputs = traced(aw, ax, ay, az, bw, bx, by, bz)
     elif (ops := _t.direct(aw, ax, ay, az, bw, bx, by, bz)):
         outputs = ops.forward(aw, ax, ay, az, bw, bx, by, bz, _t.CODES[aw.dtype])
+    elif _t.stand_ins(aw, ax, ay, az, bw, bx, by, bz):
+        return handle_torch_function(
+            _call, (aw, ax, ay, az, bw, bx, by, bz), aw, ax, ay, az, bw, bx, by, bz
+        )
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -9,14 +9,14 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward_bias(Tensor x, Tensor bias, float scale, int dtype) -> Tensor",
      2, 1, 1, Takes::dtype, "ttt"},
-    {"backward_bias(Tensor grad, float scale, int needs, int[] likes) -> (Tensor, Tensor)",
+    {"backward_bias(Tensor grad, float scale, int needs, SymInt[] likes) -> (Tensor, Tensor)",
      1, 1, 2, Takes::likes, "ttt"},
     {"double_backward_bias(Tensor grad, Tensor d_x, Tensor d_bias, float scale, int needs, "
-     "int[] likes) -> Tensor",
+     "SymInt[] likes) -> Tensor",
      3, 1, 1, Takes::likes, "tttt"},
     {"forward_no_bias(Tensor x, float scale, int dtype) -> Tensor",
      1, 1, 1, Takes::dtype, "tt"},
-    {"backward_no_bias(Tensor grad, float scale, int needs, int[] likes) -> Tensor",
+    {"backward_no_bias(Tensor grad, float scale, int needs, SymInt[] likes) -> Tensor",
      1, 1, 1, Takes::likes, "tt"},
 };
 constexpr int kKernelCount = 5;

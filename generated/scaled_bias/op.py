@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -251,9 +252,32 @@ class _ScaledBiasTraced(Function):
         return _t.spread(found, needs, (0, 1), 3)
 
 
+def _in_graph(x, bias, scale):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return ScaledBiasFunction.apply(x, bias, scale)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, bias, scale):
     if torch.compiler.is_compiling():
-        outputs = _ScaledBiasTraced.apply(x, bias, scale)
+        _t.refuse_dual_tensors("scaled_bias")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, bias, scale)
+        else:
+            traced = _ScaledBiasTraced.forward if nested else _ScaledBiasTraced.apply
+            outputs = traced(x, bias, scale)
+    elif _t.stand_ins(x, bias):
+        return handle_torch_function(_call, (x, bias), x, bias, scale)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

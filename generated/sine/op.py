@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -249,11 +250,34 @@ class _SineTraced(Function):
         return _t.spread(found, needs, (0,), 2)
 
 
+def _in_graph(x, omega):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return SineFunction.apply(x, omega)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x, omega):
     if torch.compiler.is_compiling():
-        outputs = _SineTraced.apply(x, omega)
+        _t.refuse_dual_tensors("sine")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x, omega)
+        else:
+            traced = _SineTraced.forward if nested else _SineTraced.apply
+            outputs = traced(x, omega)
     elif (ops := _t.direct(x)) and not isinstance(omega, Tensor):
         outputs = ops.forward(x, omega)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x, omega)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -258,11 +259,34 @@ class _SmoothL1Traced(Function):
         return _t.spread(found, needs, (0, 1), 3)
 
 
+def _in_graph(input_, target, beta):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return SmoothL1Function.apply(input_, target, beta)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(input_, target, beta):
     if torch.compiler.is_compiling():
-        outputs = _SmoothL1Traced.apply(input_, target, beta)
+        _t.refuse_dual_tensors("smooth_l1")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(input_, target, beta)
+        else:
+            traced = _SmoothL1Traced.forward if nested else _SmoothL1Traced.apply
+            outputs = traced(input_, target, beta)
     elif (ops := _t.direct(input_, target)) and not isinstance(beta, Tensor):
         outputs = ops.forward(input_, target, beta, _t.CODES[input_.dtype])
+    elif _t.stand_ins(input_, target):
+        return handle_torch_function(_call, (input_, target), input_, target, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

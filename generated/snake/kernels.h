@@ -9,7 +9,7 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha, int dtype) -> Tensor",
      2, 0, 1, Takes::dtype, "tpt"},
-    {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, int[] likes) -> (Tensor, "
+    {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
      3, 0, 2, Takes::likes, "ttptp"},
 };

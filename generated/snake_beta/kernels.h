@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha, Tensor beta, int dtype) -> Tensor",
      3, 0, 1, Takes::dtype, "tppt"},
-    {"backward(Tensor grad, Tensor x, Tensor alpha, Tensor beta, int needs, int[] likes) -> "
-     "(Tensor, Tensor, Tensor)",
+    {"backward(Tensor grad, Tensor x, Tensor alpha, Tensor beta, int needs, SymInt[] likes) ->"
+     " (Tensor, Tensor, Tensor)",
      4, 0, 3, Takes::likes, "ttpptpp"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor d_beta, Tensor x, Tensor"
-     " alpha, Tensor beta, int needs, int[] likes) -> (Tensor, Tensor, Tensor, Tensor)",
+     " alpha, Tensor beta, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, Tensor)",
      7, 0, 4, Takes::likes, "ttpptppttpp"},
 };
 constexpr int kKernelCount = 3;

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -217,20 +218,30 @@ class SpikeBackward(Function):
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
 
 
-@torch.compiler.allow_in_graph
 def _in_graph(x, alpha):
-    """The op as one node of a compiled graph.
-
-    torch.compile would look into a Function, and lose its own gradient under a transform.
-    """
+    """The op as one node of a graph: looking into it, torch.compile loses its own gradient."""
     return SpikeFunction.apply(x, alpha)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
 
 
 def _call(x, alpha):
     if torch.compiler.is_compiling():
+        _t.refuse_dual_tensors("spike")
+        _one_node()
         outputs = _in_graph(x, alpha)
     elif (ops := _t.direct(x)) and not isinstance(alpha, Tensor):
         outputs = ops.forward(x, alpha)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x, alpha)
     elif _t.transformed():
         outputs = SpikeFunction.apply(x, alpha)
     elif _t.recorded(x):

@@ -9,11 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor scale, Tensor bias, int dtype) -> Tensor",
      3, 0, 1, Takes::dtype, "tppt"},
-    {"backward(Tensor grad, Tensor x, Tensor scale, int needs, int[] likes) -> (Tensor, "
+    {"backward(Tensor grad, Tensor x, Tensor scale, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor, Tensor)",
      3, 0, 3, Takes::likes, "ttptpp"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_scale, Tensor d_bias, Tensor x, Tensor"
-     " scale, int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     " scale, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      6, 0, 3, Takes::likes, "ttpptpttp"},
 };
 constexpr int kKernelCount = 3;

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -211,20 +212,30 @@ class SteSignBackward(Function):
         return tuple(g.reshape(g.shape[0], *like[0]) for g, like in zip(found, wanted)), 0
 
 
-@torch.compiler.allow_in_graph
 def _in_graph(x):
-    """The op as one node of a compiled graph.
-
-    torch.compile would look into a Function, and lose its own gradient under a transform.
-    """
+    """The op as one node of a graph: looking into it, torch.compile loses its own gradient."""
     return SteSignFunction.apply(x)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
 
 
 def _call(x):
     if torch.compiler.is_compiling():
+        _t.refuse_dual_tensors("ste_sign")
+        _one_node()
         outputs = _in_graph(x)
     elif (ops := _t.direct(x)):
         outputs = ops.forward(x)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x)
     elif _t.transformed():
         outputs = SteSignFunction.apply(x)
     elif _t.recorded(x):

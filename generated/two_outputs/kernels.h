@@ -12,7 +12,7 @@ constexpr Kernel kKernels[] = {
     {"backward(Tensor grad_out0, Tensor grad_out1, Tensor x) -> Tensor",
      3, 0, 1, Takes::nothing, "tttt"},
     {"double_backward(Tensor grad_out0, Tensor grad_out1, Tensor d_x, Tensor x, int needs, "
-     "int[] likes) -> (Tensor, Tensor, Tensor)",
+     "SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      4, 0, 3, Takes::likes, "ttttttt"},
 };
 constexpr int kKernelCount = 3;

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch import nn as _nn
 from torch.autograd import Function
+from torch.overrides import handle_torch_function
 
 from . import _runtime as _rt
 from . import _tensors as _t
@@ -252,11 +253,34 @@ class _TwoOutputsTraced(Function):
         return _t.spread(found, needs, (0,), 1)
 
 
+def _in_graph(x):
+    """The op as one node of a compiled graph, that calls kernels."""
+    return TwoOutputsFunction.apply(x)
+
+
+def _one_node():
+    torch.compiler.allow_in_graph(_in_graph)
+    return True
+
+
+# For torch.compile to call as it traces. The decorators of torch.compiler, of which this is
+# assume_constant_result, import the compiler: two seconds for all who import the package.
+_one_node._dynamo_marked_constant = True
+
+
 def _call(x):
     if torch.compiler.is_compiling():
-        outputs = _TwoOutputsTraced.apply(x)
+        _t.refuse_dual_tensors("two_outputs")
+        nested = _t.nested_forward_mode()
+        if _rt.IN_GRAPHS and not nested and _one_node():
+            outputs = _in_graph(x)
+        else:
+            traced = _TwoOutputsTraced.forward if nested else _TwoOutputsTraced.apply
+            outputs = traced(x)
     elif (ops := _t.direct(x)):
         outputs = ops.forward(x)
+    elif _t.stand_ins(x):
+        return handle_torch_function(_call, (x,), x)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

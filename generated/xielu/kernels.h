@@ -11,10 +11,10 @@ constexpr Kernel kKernels[] = {
      "Tensor",
      3, 2, 1, Takes::dtype, "tppt"},
     {"backward(Tensor grad, Tensor x, Tensor alpha_p, Tensor alpha_n, float beta, float eps, "
-     "int needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     "int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      4, 2, 3, Takes::likes, "ttpptpp"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha_p, Tensor d_alpha_n, Tensor x, "
-     "Tensor alpha_p, Tensor alpha_n, float beta, float eps, int needs, int[] likes) -> "
+     "Tensor alpha_p, Tensor alpha_n, float beta, float eps, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor, Tensor, Tensor)",
      7, 2, 4, Takes::likes, "ttpptppttpp"},
 };

@@ -9,10 +9,11 @@ namespace autofn {
 constexpr Kernel kKernels[] = {
     {"forward(Tensor x, Tensor leak, int dtype) -> Tensor",
      2, 0, 1, Takes::dtype, "tpt"},
-    {"backward(Tensor grad, Tensor x, Tensor leak, int needs, int[] likes) -> (Tensor, Tensor)",
+    {"backward(Tensor grad, Tensor x, Tensor leak, int needs, SymInt[] likes) -> (Tensor, "
+     "Tensor)",
      3, 0, 2, Takes::likes, "ttptp"},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_leak, Tensor x, Tensor leak, int "
-     "needs, int[] likes) -> (Tensor, Tensor, Tensor)",
+     "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, "ttptpttp"},
 };
 constexpr int kKernelCount = 3;
