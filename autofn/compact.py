@@ -56,7 +56,8 @@ def in_sines(expr: Expr) -> Expr | None:
     arguments = _arguments(expr)
     if not arguments or trees.size(expr) > 2 * LIMIT:
         return None
-    hidden, shown = expr, {}
+    hidden: Expr = expr
+    shown: dict[Expr, Expr] = {}
     dummy = Symbol("_u")
     for k, u in enumerate(arguments):
         s, c = Symbol(f"_s{k}", real=True), Symbol(f"_c{k}", real=True)

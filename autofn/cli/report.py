@@ -18,8 +18,8 @@ from autofn.errors import AutofnError, UsageError
 
 if TYPE_CHECKING:
     from autofn.bench.records import Report
-    from autofn.load import Source
     from autofn.report.model import Page
+    from autofn.source import Source
 
 
 @click.command()

@@ -38,7 +38,7 @@ def with_tails(expr: Expr) -> Expr:
         for v in (u, -u):
             leading = _leading(expr, v)
             if leading is not None:
-                return Piecewise((leading, v < -VANISHED), (expr, S.true), evaluate=False)
+                return Piecewise((leading, _less(v, -VANISHED)), (expr, S.true), evaluate=False)
     return expr
 
 
@@ -135,7 +135,16 @@ def _far_ratio(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | Non
     steps = [each.degree() - m for each in (top, bottom) for (m,) in each.monoms()]
     edge = Integer(2) ** (60 if any(step % 2 for step in steps) else 30)
     factor = top.LC() / bottom.LC()
-    return factor * _power_of(x, power), (x > edge if sign > 0 else x < -edge)
+    return factor * _power_of(x, power), _beyond(x, edge, sign)
+
+
+def _beyond(x: Symbol, edge: Expr, sign: int) -> sympy.Rel:
+    return sympy.StrictGreaterThan(x, edge, evaluate=False) if sign > 0 else _less(x, -edge)
+
+
+def _less(a: Expr, b: Expr | int) -> sympy.Rel:
+    """The relation, not what assumptions on a symbol make of it."""
+    return sympy.StrictLessThan(a, b, evaluate=False)
 
 
 def _power_of(x: Expr, power: int) -> Expr:
@@ -175,7 +184,7 @@ def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | Non
         whole = abs(scale - near) < mp.mpf(2) ** -100
         factor = Integer(int(near)) if whole else Float(mp.nstr(scale, 40), 40)
     edge = Integer(2) ** e
-    return factor * _power_of(sign * x, power), (x > edge if sign > 0 else x < -edge)
+    return factor * _power_of(sign * x, power), _beyond(x, edge, sign)
 
 
 # --- near zero -------------------------------------------------------------------------------

@@ -38,15 +38,21 @@ template <typename T> AUTOFN_FN T spike_forward(T x, T alpha) {
 
 template <typename T> AUTOFN_FN T spike_backward(T grad, T x, T alpha) {
   const T v0 = T(2.4674011002723395) * square(alpha) * square(x) + T(1);
-  return T(0.5) * grad * alpha / v0;
+  const T v1 = T(2) * grad * square(T(1) / x) / (T(9.869604401089358) * alpha);
+  return std::fabs(x) > T(1073741824) ? v1 : T(0.5) * grad * alpha / v0;
 }
 
 template <typename T>
 AUTOFN_FN void spike_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
-  const T v0 = T(9.869604401089358) * square(alpha) * square(x);
-  const T v1 = x * (T(39.47841760435743) * d_x * grad * powi<3>(alpha));
-  grad_grad = alpha * (T(0.5) * d_x) / (T(0.25) * v0 + T(1));
-  grad_x = -v1 * square(T(1) / (v0 + T(4)));
+  const T v0 = T(1) / x;
+  const T v1 = d_x / (T(9.869604401089358) * alpha);
+  const bool c0 = std::fabs(x) > T(1073741824);
+  const T v2 = T(9.869604401089358) * square(alpha) * square(x);
+  const T v3 = T(4) * grad;
+  const T v4 = alpha * (T(0.5) * d_x) / (T(0.25) * v2 + T(1));
+  const T v5 = x * (d_x * (T(9.869604401089358) * v3) * powi<3>(alpha)) / square(v2 + T(4));
+  grad_grad = c0 ? v1 * (T(2) * square(v0)) : v4;
+  grad_x = c0 ? -v3 * (v1 * powi<3>(v0)) : -v5;
 }
 
 }  // namespace autofn_spike

@@ -47,9 +47,7 @@ template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
   const T v1 = root_sum(v0, T(1));
   const T v2 = v0 / v1;
-  const T v3 = T(0.5) * grad * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
-  const T v4 = v0 < T(-1073741824) ? -T(0.25) * grad * square(T(1) / -v0) : v3;
-  return v0 > T(1073741824) ? grad : v4;
+  return T(0.5) * grad * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
 }
 
 template <typename T>
@@ -59,12 +57,10 @@ AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v2 = v0 / v1;
   const T v3 = T(0.5) * d_x;
   const T v4 = T(0.5) * d_x * grad;
-  const T v5 = v3 * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
-  const T v6 = v0 < T(-1073741824) ? -T(0.25) * d_x * square(T(1) / -v0) : v5;
-  const T v7 = -v3 * grad * (square(x) - T(2)) / powi<5>(root_sum(x, T(1)));
-  const T v8 = x < T(-1073741824) ? -v4 * powi<3>(T(1) / -x) : v7;
-  grad_grad = v0 > T(1073741824) ? d_x : v6;
-  grad_x = x > T(1073741824) ? -v4 * powi<3>(T(1) / x) : v8;
+  const T v5 = -v3 * grad * (square(x) - T(2)) / powi<5>(root_sum(x, T(1)));
+  const T v6 = x < T(-1073741824) ? -v4 * powi<3>(T(1) / -x) : v5;
+  grad_grad = v3 * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
+  grad_x = x > T(1073741824) ? -v4 * powi<3>(T(1) / x) : v6;
 }
 
 }  // namespace autofn_root_gate
