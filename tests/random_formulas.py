@@ -89,6 +89,10 @@ def is_formula(expr: Expr) -> bool:
     """Whether a draw is worth a package: real, with a tensor in it, not too large."""
     return bool(
         expr.free_symbols & set(TENSORS)
+        and not any(
+            isinstance(node, sympy.Function) and not node.free_symbols
+            for node in sympy.preorder_traversal(expr)
+        )
         and not expr.has(sympy.nan, sympy.zoo, sympy.oo, sympy.I)
         and sympy.count_ops(expr) <= LARGEST
     )

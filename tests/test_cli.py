@@ -150,7 +150,7 @@ def test_usage_errors() -> None:
 
 
 def test_a_defect_is_one_line_and_exit_code_70(write, here: Path, monkeypatch) -> None:
-    def defect(definition) -> None:
+    def defect(definition, *extras, **options) -> None:
         raise ZeroDivisionError("oh\nno")
 
     monkeypatch.setattr("autofn.pipeline.generate", defect)

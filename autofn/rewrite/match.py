@@ -33,6 +33,7 @@ from autofn.rewrite.rules import (
 
 _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
+assert len(_BY_NAME) == len(NAMES)
 _ROOT, _CUBE_ROOT = ROOTS
 
 
@@ -41,6 +42,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
 
     `parameters` are symbols of moderate values, numbers and learnable parameters.
     """
+    if not trees.symbols(node) and node.func not in _BY_NAME:
+        return None  # a number, whatever its form
     if isinstance(node, Add):
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
@@ -183,6 +186,11 @@ def _how_plain(term: Expr) -> int:
 def _factors_like(core: Expr, term: Expr, found: Bindings) -> Iterator[tuple[Bindings, Expr]]:
     """The factors of a term that are the pattern, with the others multiplied."""
     factors = Mul.make_args(term)
+    if isinstance(core, Mul):
+        patterns = sorted(core.args, key=_how_plain)
+        for after, left in _other_factors(patterns, list(factors), found, frozenset()):
+            yield after, Mul(*left)
+        return
     for k, each in enumerate(factors):
         for after in match(core, each, found):
             yield after, Mul(*factors[:k], *factors[k + 1 :])

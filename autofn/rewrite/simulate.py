@@ -69,7 +69,7 @@ def _constant(constant: Expr | None) -> Any:
         return bool(constant)
     with mp.workprec(EXACT):
         if not constant.is_finite:
-            return mp.mpf(float(constant))
+            return mp.mpf(float(constant)) if constant.is_extended_real else mp.nan
         return mp.mpf(constant.evalf(110)._to_mpmath(EXACT))
 
 

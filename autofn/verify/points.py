@@ -551,8 +551,8 @@ def kink_points(definition: Definition, variant: Variant) -> list[Point]:
         start = search.shortened(regular)
         for guard, leaf in search.kinks:
             roots = sorted(search.roots(guard, leaf, start), key=lambda root: (abs(root), root))
-            near = [float32(root) for root in roots if abs(root) < FLOAT32_MAX]
-            exact = [new for old, new in zip(roots, near, strict=True) if _same(old, new)]
+            near = [(root, float32(root)) for root in roots if abs(root) < FLOAT32_MAX]
+            exact = [new for old, new in near if _same(old, new)]
             for root in exact[:8]:
                 together = {each.name: root for each in search.tensors}
                 for point in ({**start, leaf.name: root}, {**start, **together}):

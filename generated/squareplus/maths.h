@@ -13,7 +13,16 @@
 
 namespace autofn_squareplus {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
 
 // sqrt(a**2 + c), scaled where a**2 might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
@@ -46,9 +55,9 @@ template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
 template <typename T>
 AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
-  const T v1 = root_sum(x, b);
+  const T v1 = T(2) * d_x * grad * mean_root(-x, b) * mean_root(x, b);
   grad_grad = d_x * mean_root(v0, b) / root_sum(v0, b);
-  grad_x = d_x * grad * (T(1) - x / v1) * mean_root(x, b) / square(v1);
+  grad_x = v1 / powi<3>(root_sum(x, b));
 }
 
 }  // namespace autofn_squareplus

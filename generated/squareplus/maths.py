@@ -42,8 +42,7 @@ def double_vjp(needs, d_x, grad, x, b):
         v0 = torch.clamp(x, max=4e+18)
         grad_grad = d_x * _mean_root(v0, b) / _root_sum(v0, b)
     if needs[1]:
-        v1 = _root_sum(x, b)
-        grad_x = d_x * grad * (1 - x / v1) * _mean_root(x, b) / v1**2
+        grad_x = 2 * d_x * grad * _mean_root(-x, b) * _mean_root(x, b) / _root_sum(x, b)**3
     return grad_grad, grad_x
 
 
@@ -57,10 +56,9 @@ def vjp_jvp(needs, d_grad, d_x, grad, x, b):
     """The tangent of each gradient."""
     v0 = _mean_root(x, b)
     v1 = _root_sum(x, b)
-    v2 = 1 / v1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = v0 * v2 * d_grad
+        d_grad_x = v0 * d_grad / v1
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * d_x * grad * (1 - x * v2) / v1**2)
+        d_grad_x = add(d_grad_x, 2 * v0 * d_x * grad * _mean_root(-x, b) / v1**3)
     return (d_grad_x,)

@@ -3,7 +3,7 @@
 // Root gate: x * (1 + x / sqrt(1 + x**2)) / 2, the shape of GELU without an exponential.
 //
 //     root_gate(x) = x*(x/sqrt(x**2 + 1) + 1)/2
-//     grad x = grad*(x*(-x**2/root_sum(x, 1)**2 + 1)/root_sum(x, 1) + x/root_sum(x, 1) + 1)/2
+//     grad x = grad*(-x**2/root_sum(x, 1) + 2*mean_root(x, 1))*mean_root(x, 1)/root_sum(x, 1)**2
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -34,33 +34,38 @@ template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   return large ? root * T(0x1p+64) : root;
 }
 
+// (a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0.
+template <typename T> AUTOFN_FN T mean_root(T a, T c) {
+  const T root = T(0.5) * std::fabs(a) + T(0.5) * root_sum(a, c);
+  return a < T(0) ? T(0.25) * c / root : root;
+}
+
 // x within [low, high]; NaN stays NaN.
 template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
 template <typename T> AUTOFN_FN T root_gate_forward(T x) {
-  return T(0.5) * x * (x / root_sum(x, T(1)) + T(1));
+  return x * mean_root(x, T(1)) / root_sum(x, T(1));
 }
 
 template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
-  const T v1 = root_sum(v0, T(1));
-  const T v2 = v0 / v1;
-  return T(0.5) * grad * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
+  const T v1 = mean_root(v0, T(1));
+  const T v2 = root_sum(v0, T(1));
+  return v1 * grad * (T(2) * v1 - square(v0) / v2) / square(v2);
 }
 
 template <typename T>
 AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
-  const T v1 = root_sum(v0, T(1));
-  const T v2 = v0 / v1;
-  const T v3 = T(0.5) * d_x;
-  const T v4 = T(0.5) * d_x * grad;
-  const T v5 = -v3 * grad * (square(x) - T(2)) / powi<5>(root_sum(x, T(1)));
-  const T v6 = x < T(-1073741824) ? -v4 * powi<3>(T(1) / -x) : v5;
-  grad_grad = v3 * (v2 + v2 * (T(1) - square(v0) / square(v1)) + T(1));
-  grad_x = x > T(1073741824) ? -v4 * powi<3>(T(1) / x) : v6;
+  const T v1 = mean_root(v0, T(1));
+  const T v2 = root_sum(v0, T(1));
+  const T v3 = mean_root(x, T(1));
+  const T v4 = root_sum(x, T(1));
+  const T v5 = x * (T(2) * v4) + T(3) * square(x) - v4 * (T(4) * v3);
+  grad_grad = v1 * d_x * (T(2) * v1 - square(v0) / v2) / square(v2);
+  grad_x = -d_x * (T(2) * v3) * grad * v5 * mean_root(-x, T(1)) / powi<5>(v4);
 }
 
 }  // namespace autofn_root_gate

@@ -2,7 +2,7 @@
 """Root gate: x * (1 + x / sqrt(1 + x**2)) / 2, the shape of GELU without an exponential.
 
     root_gate(x) = x*(x/sqrt(x**2 + 1) + 1)/2
-    grad x = grad*(x*(-x**2/root_sum(x, 1)**2 + 1)/root_sum(x, 1) + x/root_sum(x, 1) + 1)/2
+    grad x = grad*(-x**2/root_sum(x, 1) + 2*mean_root(x, 1))*mean_root(x, 1)/root_sum(x, 1)**2
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -18,49 +18,59 @@ def _root_sum(a, c):
     return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))
 
 
+def _mean_root(a, c):
+    """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
+    root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
+    return torch.where(a < 0, 0.25 * c / root, root)
+
+
 def forward(x):
     """The formula."""
-    return 0.5 * x * (x / _root_sum(x, 1) + 1)
+    return x * _mean_root(x, 1) / _root_sum(x, 1)
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, max=4e+18)
-    v1 = _root_sum(v0, 1)
-    v2 = v0 / v1
-    return (0.5 * grad * (v2 + v2 * (1 - v0**2 / v1**2) + 1),)
+    v1 = _mean_root(v0, 1)
+    v2 = _root_sum(v0, 1)
+    return (v1 * grad * (2 * v1 - v0**2 / v2) / v2**2,)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v3 = 0.5 * d_x
     grad_grad = grad_x = None
     if needs[0]:
         v0 = torch.clamp(x, max=4e+18)
-        v1 = _root_sum(v0, 1)
-        v2 = v0 / v1
-        grad_grad = v3 * (v2 + v2 * (1 - v0**2 / v1**2) + 1)
+        v1 = _mean_root(v0, 1)
+        v2 = _root_sum(v0, 1)
+        grad_grad = v1 * d_x * (2 * v1 - v0**2 / v2) / v2**2
     if needs[1]:
-        grad_x = -v3 * grad * (x**2 - 2) / _root_sum(x, 1)**5
+        v3 = _mean_root(x, 1)
+        v4 = _root_sum(x, 1)
+        v5 = d_x * (2 * v3) * grad * (x * (2 * v4) + 3 * x**2 - v4 * (4 * v3))
+        grad_x = -v5 * _mean_root(-x, 1) / v4**5
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, max=4e+18)
-    v1 = _root_sum(v0, 1)
-    v2 = v0 / v1
-    return 0.5 * d_x * (v2 + v2 * (1 - v0**2 / v1**2) + 1)
+    v1 = _mean_root(v0, 1)
+    v2 = _root_sum(v0, 1)
+    return v1 * d_x * (2 * v1 - v0**2 / v2) / v2**2
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = _root_sum(x, 1)
+    v0 = _mean_root(x, 1)
+    v1 = _root_sum(x, 1)
     v2 = x**2
+    v3 = 2 * v0
     d_grad_x = None
     if d_grad is not None:
-        v1 = x / v0
-        d_grad_x = 0.5 * d_grad * (v1 + v1 * (1 - v2 / v0**2) + 1)
+        d_grad_x = v0 * d_grad * (v3 - v2 / v1) / v1**2
     if d_x is not None:
-        d_grad_x = add(d_grad_x, -0.5 * d_x * grad * (v2 - 2) / v0**5)
+        v4 = v3 * d_x * grad * (x * (2 * v1) + 3 * v2 - v1 * (4 * v0))
+        d_grad_x = add(d_grad_x, -v4 * _mean_root(-x, 1) / v1**5)
     return (d_grad_x,)

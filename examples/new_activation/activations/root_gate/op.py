@@ -293,7 +293,7 @@ def root_gate(x: Tensor) -> Tensor:
     """Root gate: x * (1 + x / sqrt(1 + x**2)) / 2, the shape of GELU without an exponential.
 
         root_gate(x) = x*(x/sqrt(x**2 + 1) + 1)/2
-        grad x = grad*(x*(-x**2/root_sum(x, 1)**2 + 1)/root_sum(x, 1) + x/root_sum(x, 1) + 1)/2
+        grad x = grad*(-x**2/root_sum(x, 1) + 2*mean_root(x, 1))*mean_root(x, 1)/root_sum(x, 1)**2
 
     x: tensor of any shape; tensors broadcast.
     The result has the common broadcast shape and the promoted dtype of the tensors.
@@ -305,7 +305,7 @@ class RootGate(_nn.Module):
     """Root gate: x * (1 + x / sqrt(1 + x**2)) / 2, the shape of GELU without an exponential.
 
         root_gate(x) = x*(x/sqrt(x**2 + 1) + 1)/2
-        grad x = grad*(x*(-x**2/root_sum(x, 1)**2 + 1)/root_sum(x, 1) + x/root_sum(x, 1) + 1)/2
+        grad x = grad*(-x**2/root_sum(x, 1) + 2*mean_root(x, 1))*mean_root(x, 1)/root_sum(x, 1)**2
 
     Generated from candidates.py.
     """
