@@ -427,7 +427,7 @@ def test_an_expression_is_generated_for_the_purpose(tmp_path, monkeypatch, quick
     [
         (["mishh"], "did you mean mish?"),
         (["mish", "--size", "many"], "'many' is no number"),
-        (["mish", "--dtype", "int8"], "'int8' is none of"),
+        (["mish", "--dtype", "int8"], "'int8' is no dtype here"),
         (["mish", "-o", "nowhere"], "does not exist"),
         (["mish", "--json", "no/such/folder/x.json"], "is no folder"),
         ([], "name a formula"),

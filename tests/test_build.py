@@ -603,7 +603,7 @@ def test_build_without_a_compiler(package: Path, monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "Missing argument"),
+        ([], "name a package or a folder of packages"),
         (["nowhere"], "nowhere is no folder"),
         (["empty"], "holds no generated package"),
         (["old"], "has no kernels"),
@@ -611,7 +611,7 @@ def test_build_without_a_compiler(package: Path, monkeypatch: pytest.MonkeyPatch
         (["package", "--isa", "x86-64-v9"], "is none of native"),
         (["package", "--cuda-arch", "hopper"], "write 90 for sm_90"),
         (["package", "--isa", ""], "nothing to build"),
-        (["package", "-j", "0"], "Invalid value"),
+        (["package", "-j", "0"], "invalid value"),
     ],
 )
 def test_build_refuses(

@@ -80,12 +80,20 @@ def _evaluated(expr: Expr) -> Expr | None:
             return None
         if not number.is_Float:
             return number if number.is_Rational else None
-        whole = Integer(round(number))
+        _, _, exponent, count = number._mpf_
+        if exponent + count > HUGEST:
+            return None
+        whole = number if exponent + count > EXACT else Integer(round(number))
         return whole if abs(number - whole) < Float("1e-35") else number
     if not isinstance(expr, Add | Mul | sympy.Pow):
         return expr
     args = [_evaluated(arg) for arg in expr.args]
     return None if any(arg is None for arg in args) else expr.func(*args)
+
+
+EXACT, HUGEST = 60, 900
+"""Exponents of two: beyond the first a number is not asked whether it is whole, beyond the second
+it is none of any dtype, and may have more digits than memory holds."""
 
 
 def _is_zero(expr: Expr | None) -> bool:
