@@ -21,6 +21,7 @@ from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, simulate
+from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V
 from autofn.rewrite.search import BUDGETS, Candidate, choose
 from autofn.rewrite.steps import stages
@@ -291,6 +292,24 @@ def test_a_kernel_within_budget_is_cheaper_than_as_derived() -> None:
         best = decision.candidates[decision.chosen]
         assert best.error.bad == 0 and best.error.ulp <= BUDGETS[decision.pass_name]
         assert best.cost < decision.candidates[0].cost
+
+
+def test_a_search_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AUTOFN_CACHE_DIR", str(tmp_path))
+    asked: list[str] = []
+
+    def answer() -> str:
+        asked.append("")
+        return "found"
+
+    assert [remembered("question", answer) for _ in range(3)] == ["found"] * 3
+    assert len(asked) == 1
+    (kept,) = (tmp_path / "search").iterdir()
+    kept.write_bytes(b"damaged")
+    assert remembered("question", answer) == "found" and len(asked) == 2
+    assert remembered("another", answer) == "found" and len(asked) == 3
+    monkeypatch.setattr("os.getuid", lambda: -1)  # another user's folder is not believed
+    assert remembered("question", answer) == "found" and len(asked) == 4
 
 
 # --- what is shown ---------------------------------------------------------------------------

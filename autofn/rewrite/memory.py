@@ -18,31 +18,35 @@ from typing import TypeVar
 
 import sympy
 
+from autofn import cache
+
 T = TypeVar("T")
 
 
 def remembered(question: str, answer: Callable[[], T]) -> T:
     """The answer to a question, from an earlier process where there is one."""
+    folder = _folder()
+    if folder is None:
+        return answer()
     key = hashlib.sha256(f"{_sources()}\n{question}".encode()).hexdigest()
-    path = _folder() / f"{key}.pickle"
+    path = folder / f"{key}.pickle"
     with contextlib.suppress(Exception):  # whatever a damaged file makes of unpickling
         found: T = pickle.loads(path.read_bytes())
         return found
     new = answer()
     with contextlib.suppress(OSError, pickle.PicklingError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
             file.write(pickle.dumps(new))
         os.replace(file.name, path)
     return new
 
 
-def _folder() -> Path:
-    if chosen := os.environ.get("AUTOFN_CACHE_DIR"):
-        return Path(chosen) / "search"
-    import platformdirs
-
-    return platformdirs.user_cache_path("autofn", appauthor=False) / "search"
+def _folder() -> Path | None:
+    """Where answers are kept; None where there is no place, or it is another user's."""
+    found = cache.folder("search")
+    if found is None or (hasattr(os, "getuid") and found.stat().st_uid != os.getuid()):
+        return None
+    return found
 
 
 @functools.cache
