@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check docs certify citizen distributed example fuzz regenerate clean
+.PHONY: demo test check docs certify citizen distributed example fuzz slow regenerate clean
 
 # Material for MkDocs advertises its successor on each run.
 export NO_MKDOCS_2_WARNING = 1
@@ -15,6 +15,9 @@ demo: $(STAMP)  ## generate the swish op from its formula and print the verifica
 
 test: check  ## everything that must hold before a commit
 	$(BIN)/pytest -n 2
+
+slow: $(STAMP)  ## the tests that take a minute or more each
+	$(BIN)/pytest -m slow
 
 check: $(STAMP)  ## lint, formatting, types, and the documentation without a warning
 	$(BIN)/ruff check

@@ -85,7 +85,9 @@ def test_eager_features(name: str, leaf: str, load: Load) -> None:
 
 
 @needs_compiler
-@pytest.mark.parametrize(("name", "leaf"), [("mish", PYTORCH), ("dyt", KERNEL)])
+@pytest.mark.parametrize(
+    ("name", "leaf"), [pytest.param("mish", PYTORCH, marks=pytest.mark.slow), ("dyt", KERNEL)]
+)
 def test_compiled_features(name: str, leaf: str, load: Load) -> None:
     found = cells(load(name, leaf), slow=True)
     assert red(found) == {}

@@ -48,6 +48,7 @@ EXACT = ("output", "gradient 0")
 """What is elementwise in every case: the same bits wherever an element is computed."""
 
 
+@pytest.mark.slow
 def test_many_processes_give_what_one_gives(tmp_path: Path) -> None:
     """Values, gradients and second derivatives; with kernels, elementwise ones to the last bit.
 

@@ -21,7 +21,7 @@ PARTS = 5
 
 COUNT = 50
 
-SECONDS, PATIENCE, FEWEST = 20.0, 6.0, 3
+SECONDS, PATIENCE, FEWEST = 12.0, 5.0, 2
 """Seconds of a part, from which on nothing more is drawn, and of a formula; and how many a part has
 at least. A machine that is slow compares fewer."""
 
