@@ -165,7 +165,14 @@ def gated(x):
 
 
 @pytest.mark.usefixtures("sketch")
-@pytest.mark.parametrize(("budget", "code"), [("", 0), ("(budget=1e9)", 0), ("(budget=0.5)", 3)])
+@pytest.mark.parametrize(
+    ("budget", "code"),
+    [
+        pytest.param("", 0, marks=pytest.mark.slow),
+        pytest.param("(budget=1e9)", 0, marks=pytest.mark.slow),
+        ("(budget=0.5)", 3),
+    ],
+)
 def test_verify_full(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, budget: str, code: int
 ) -> None:
