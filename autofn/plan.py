@@ -309,11 +309,17 @@ class _Search:
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
         self._symbols = frozenset(s for s, each in primals if each.name in tensors)
-        inputs, results = forward
-        outputs = lower(inputs, results, fixed)
-        self._points = [
-            {**point, **self._saved(outputs, simulate.exact(outputs, point))}
-            for point in sample.of(definition, self._tensors)
+        self._forward = forward
+        self._given = sample.of(definition, self._tensors)
+
+    @functools.cached_property
+    def _points(self) -> list[simulate.Point]:
+        """With the outputs; not computed for searches that are remembered."""
+        inputs, results = self._forward
+        program = lower(inputs, results, self._fixed)
+        return [
+            {**point, **self._saved(program, simulate.exact(program, point))}
+            for point in self._given
         ]
 
     @staticmethod
@@ -336,9 +342,18 @@ class _Search:
             )
             return choose(pass_name, candidates(results, lowered, self._symbols), truth)
 
-        question = [pass_name, inputs, sorted(map(str, self._fixed)), self._points]
-        asked = [(r.name, r.like, r.direction, r.expr and sympy.srepr(r.expr)) for r in results]
-        return remembered(repr((question, asked, sorted(map(str, self._symbols)))), searched)
+        names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
+        asked = [_text(each) for each in (results, self._forward[1])]
+        question = [pass_name, inputs, *names, self._given, *asked]
+        return remembered(repr(question), searched)
+
+
+def _text(results: list[Result]) -> list[tuple[str | None, ...]]:
+    """Results as they are told apart in any process."""
+    return [
+        (r.name, r.like, r.direction, None if r.expr is None else sympy.srepr(r.expr))
+        for r in results
+    ]
 
 
 def _results(

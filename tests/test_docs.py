@@ -62,7 +62,7 @@ def test_page(server: ForkServerContext, name: str, tmp_path: Path) -> None:
         ("```python\nx = 1\n```\n\n```python\nassert x == 2\n```\n", "AssertionError"),
         ("- in a list\n\n  ```python\n  1 / 0\n  ```\n", "ZeroDivisionError"),
         ("```sh\nfalse\ntrue\n```\n", "exit code 1"),
-        ("```sh\nautofn no-such-command\n```\n", "No such command"),
+        ("```sh\nautofn no-such-command\n```\n", "no such command"),
         ('```python\nprint(1)\n```\n\n```text title="Output"\n2\n```\n', "what is printed is"),
         ("```console\n$ echo 1\n2\n```\n", "what is printed is"),
         ("```console\n$ false\n```\n", "exit code 1"),

@@ -44,6 +44,7 @@ from sympy import (
     tanh,
 )
 
+from autofn import trees
 from autofn.functions import (
     cbrt,
     expm1,
@@ -124,7 +125,7 @@ def is_bounded(exponent: Expr, parameters: frozenset[Symbol]) -> bool:
 
 def varies(factor: Expr, parameters: frozenset[Symbol]) -> bool:
     """Whether a factor depends on a tensor other than a cotangent or tangent (`_grad`, `_d_x`)."""
-    return any(not s.name.startswith("_") for s in factor.free_symbols - parameters)
+    return any(not s.name.startswith("_") for s in trees.symbols(factor) - parameters)
 
 
 def _raw(head: type, *args: Expr) -> Expr:

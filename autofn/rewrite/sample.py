@@ -34,17 +34,22 @@ CANCELLING = 24
 
 def of(definition: Definition, tensors: Sequence[str]) -> list[Point]:
     """Points within the formula's domain, at the default values of its parameters, or at 1."""
-    defaults = {
-        leaf.name: _single(float(leaf.parameter.default))
-        for leaf in definition.leaves
-        if isinstance(leaf.parameter.default, int | float)
-    }
+    given = {name: _single(value) for name, value in defaults(definition).items()}
     domains = {
         name: (float(interval.start), float(interval.end))
         for name, interval in definition.options.domain
         if name in tensors
     }
-    return within(points(tensors, defaults), domains)
+    return within(points(tensors, given), domains)
+
+
+def defaults(definition: Definition) -> dict[str, float]:
+    """The default values of numbers and parameters that have one."""
+    return {
+        leaf.name: float(leaf.parameter.default)
+        for leaf in definition.leaves
+        if isinstance(leaf.parameter.default, int | float)
+    }
 
 
 def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) -> list[Point]:

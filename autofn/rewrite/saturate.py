@@ -21,6 +21,7 @@ from autofn import trees
 from autofn.model import Definition
 from autofn.program import Program, Result
 from autofn.rewrite.heads import HUGE
+from autofn.rewrite.sample import defaults
 from autofn.rewrite.simulate import exact, simulated
 
 NEAR = Integer(1024)
@@ -50,11 +51,7 @@ class Finite:
             for leaf in definition.tensors
             if leaf.symbol is not None and leaf.name not in domains
         ]
-        self._defaults = {
-            leaf.name: float(leaf.parameter.default)
-            for leaf in definition.leaves
-            if isinstance(leaf.parameter.default, int | float)
-        }
+        self._defaults = defaults(definition)
         # A run-time number may stretch the input.
         self._levels = (NEAR, HUGE) if len(definition.leaves) == 1 else (HUGE,)
 
