@@ -71,7 +71,7 @@ def _candidates(made: Plan) -> list[str]:
                 mark = "*" if k == decision.chosen else " "
                 lines.append(
                     f"{mark} {each.name}: {each.operations} operations, "
-                    f"cost {each.cost:g}, {each.error}"
+                    f"cost {each.cost:g}, {each.error or 'dearer, so not measured'}"
                 )
     return lines
 

@@ -26,12 +26,15 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Measured:
-    """What a candidate costs, in additions, and how wrong it is."""
+    """What a candidate costs, in additions, and how wrong it is.
+
+    error: None if it was not measured, as a cheaper candidate is exact enough.
+    """
 
     name: str
     operations: int
     cost: float
-    error: Error
+    error: Error | None
 
 
 @dataclass(frozen=True)
@@ -49,19 +52,24 @@ def choose(
 ) -> tuple[Program, Decision]:
     """The cheapest candidate within the pass's budget; if there is none, the most exact."""
     budget = BUDGETS[pass_name]
-    measured = tuple(
-        Measured(each.name, each.program.operations, each.program.cost, error(each.program, sample))
-        for each in candidates
-    )
-    fewest = min(each.error.bad for each in measured)
+    costs = [(each.program.cost, each.program.operations, k) for k, each in enumerate(candidates)]
+    errors: dict[int, Error] = {}
+    for *_, k in sorted(costs):
+        errors[k] = error(candidates[k].program, sample)
+        if not errors[k].bad and errors[k].ulp <= budget:
+            break
+    fewest = min(each.bad for each in errors.values())
 
     def rank(k: int) -> tuple[float, ...]:
-        each = measured[k]
-        within = each.error.ulp <= budget
-        lacks = 0 if within else _steps(each.error.ulp / budget)
-        return each.error.bad - fewest, lacks, each.cost, each.operations, k
+        within = errors[k].ulp <= budget
+        lacks = 0 if within else _steps(errors[k].ulp / budget)
+        return errors[k].bad - fewest, lacks, *costs[k]
 
-    chosen = min(range(len(measured)), key=rank)
+    chosen = min(errors, key=rank)
+    measured = tuple(
+        Measured(each.name, each.program.operations, each.program.cost, errors.get(k))
+        for k, each in enumerate(candidates)
+    )
     return candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
 
 
