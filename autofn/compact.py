@@ -46,7 +46,7 @@ def elementary(expr: Expr) -> Expr:
 
     They keep limits at 0, which a derivative may have no more: that of sin(u)**2/u**2 times u**2.
     """
-    arguments = {symbol for u in _arguments(expr) for symbol in u.free_symbols}
+    arguments = {symbol for u in _arguments(expr) for symbol in trees.symbols(u)}
     found = in_sines(expr)
     return expr if found is None or _divides(found, arguments) else found
 
@@ -76,8 +76,12 @@ def in_sines(expr: Expr) -> Expr | None:
 
 def _arguments(expr: Expr) -> list[Expr]:
     """What sinc and Bessel functions are applied to."""
-    found = expr.atoms(heads.sinc, heads.spherical_bessel)
-    return sorted({head.args[-1] for head in found}, key=sympy.default_sort_key)
+    found = {
+        node.args[-1]
+        for node in trees.nodes(expr)
+        if isinstance(node, heads.sinc | heads.spherical_bessel)
+    }
+    return sorted(found, key=sympy.default_sort_key)
 
 
 def _divides(expr: Expr, symbols: set[Symbol]) -> bool:

@@ -89,6 +89,21 @@ def _clamp_partials(x: Expr, low: Expr, high: Expr) -> tuple[Expr, ...]:
     )
 
 
+# Equal to (a + sqrt(a**2 + c))/2 and sqrt(a**2 + c) - sqrt(c), without cancellation: the working
+# precision of a simulation is soon lost to it.
+
+
+def _mean_root_exact(a: Any, c: Any) -> Any:
+    root = mpmath.sqrt(a * a + c)
+    return (a + root) / 2 if a >= 0 else c / (2 * (root - a))
+
+
+def _root_rest_exact(a: Any, c: Any) -> Any:
+    if a == 0 or mpmath.isinf(a):
+        return abs(a)
+    return a * a / (mpmath.sqrt(a * a + c) + mpmath.sqrt(c))
+
+
 def _gamma_exact(x: Any) -> Any:
     return mpmath.gamma(x)
 
@@ -151,7 +166,7 @@ _TABLE = [
         "mean_root({0}, {1})",
         24,
         2.0,
-        lambda a, c: (a + mpmath.sqrt(a * a + c)) / 2,
+        _mean_root_exact,
         heads.mean_root,
         lambda a, c: (
             heads.mean_root(a, c) / heads.root_sum(a, c),
@@ -165,7 +180,7 @@ _TABLE = [
         "root_rest({0}, {1})",
         26,
         2.0,
-        lambda a, c: mpmath.sqrt(a * a + c) - mpmath.sqrt(c),
+        _root_rest_exact,
         heads.root_rest,
         lambda a, c: (
             a / heads.root_sum(a, c),
@@ -270,7 +285,7 @@ _TABLE = [
         "logcosh({0})",
         36,
         2.5,
-        lambda a: mpmath.log(mpmath.cosh(a)),
+        lambda a: mpmath.log1p(2 * mpmath.sinh(a / 2) ** 2),
         heads.logcosh,
         lambda u: (sympy.tanh(u),),
     ),

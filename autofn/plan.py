@@ -8,7 +8,6 @@ import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import sympy
 from mpmath import mp
 from sympy import Expr, Symbol
 
@@ -351,7 +350,7 @@ class _Search:
 def _text(results: list[Result]) -> list[tuple[str | None, ...]]:
     """Results as they are told apart in any process."""
     return [
-        (r.name, r.like, r.direction, None if r.expr is None else sympy.srepr(r.expr))
+        (r.name, r.like, r.direction, None if r.expr is None else trees.digest(r.expr))
         for r in results
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sympy
 from sympy import (
@@ -45,25 +46,35 @@ def recognise(
     are symbols of moderate values, numbers and learnable parameters. The rules that were used are
     appended to `steps`.
     """
+    if steps is None:
+        return _remembered(expr, parameters)
     seen: dict[Basic, Basic] = {}
 
     def visit(node: Basic) -> Basic:
-        if node in seen:
-            return seen[node]
-        if not node.args or node.is_Number:
-            result = node
-        else:
-            args = [visit(arg) for arg in node.args]
-            rebuilt = (
-                node
-                if all(a is b for a, b in zip(args, node.args, strict=True))
-                else (_rebuild(node, args))
-            )
-            result = _rewritten(rebuilt, parameters, steps)
-        seen[node] = result
-        return result
+        if node not in seen:
+            seen[node] = _visited(node, visit, parameters, steps)
+        return seen[node]
 
     return visit(expr)
+
+
+# Derivatives are made of the same parts over and over.
+@lru_cache(maxsize=100_000)
+def _remembered(node: Basic, parameters: frozenset[Symbol]) -> Basic:
+    return _visited(node, lambda arg: _remembered(arg, parameters), parameters, None)
+
+
+def _visited(
+    node: Basic,
+    visit: Callable[[Basic], Basic],
+    parameters: frozenset[Symbol],
+    steps: list[Step] | None,
+) -> Basic:
+    if not node.args or node.is_Number:
+        return node
+    args = [visit(arg) for arg in node.args]
+    unchanged = all(a is b for a, b in zip(args, node.args, strict=True))
+    return _rewritten(node if unchanged else _rebuild(node, args), parameters, steps)
 
 
 def _rebuild(node: Basic, args: list[Basic]) -> Basic:

@@ -1,15 +1,16 @@
 """Facts about expressions as graphs: a subexpression that occurs often is looked at once.
 
-SymPy's own `free_symbols`, `has` and `count_ops` walk the tree, which is exponentially larger
-than the graph for a deep composition.
+SymPy's own `free_symbols`, `has`, `xreplace` and `count_ops` walk the tree, which is exponentially
+larger than the graph for a deep composition.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+from collections.abc import Iterator, Mapping
 from functools import lru_cache
 
-from sympy import Basic, Symbol
+from sympy import Basic, Expr, Symbol, srepr
 
 _CACHE = 100_000
 
@@ -31,6 +32,15 @@ def size(expr: Basic) -> int:
     return own + sum(size(arg) for arg in expr.args)
 
 
+@lru_cache(maxsize=_CACHE)
+def digest(expr: Basic) -> str:
+    """What tells expressions apart in any process: equal for equal graphs."""
+    if not expr.args:
+        return hashlib.sha256(srepr(expr).encode()).hexdigest()
+    parts = [type(expr).__name__, *map(digest, expr.args)]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
 def nodes(*exprs: Basic) -> Iterator[Basic]:
     """Every distinct subexpression once, arguments after what they are arguments of."""
     seen: set[Basic] = set()
@@ -41,3 +51,22 @@ def nodes(*exprs: Basic) -> Iterator[Basic]:
             seen.add(node)
             yield node
             stack.extend(reversed(node.args))
+
+
+def replaced(expr: Expr, by: Mapping[Basic, Basic]) -> Expr:
+    """As `xreplace`."""
+    new = _replaced(expr, tuple(by.items()))
+    assert isinstance(new, Expr)
+    return new
+
+
+# Remembered between expressions, as results are where parts of one stand in others: what was one
+# object stays one. Comparing equal graphs that share nothing walks trees.
+@lru_cache(maxsize=_CACHE)
+def _replaced(node: Basic, by: tuple[tuple[Basic, Basic], ...]) -> Basic:
+    for old, new in by:
+        if node == old:
+            return new
+    args = [_replaced(arg, by) for arg in node.args]
+    unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
+    return node if unchanged else node.func(*args)

@@ -7,7 +7,7 @@ import json
 
 import sympy
 
-from autofn import __version__
+from autofn import __version__, trees
 from autofn.backends import cpp, cpu, cuda, primitives
 from autofn.emit import companion, libtorch
 from autofn.emit.environment import rendered
@@ -57,7 +57,7 @@ def emit(made: Plan, targets: tuple[str, ...] = (), *, tests: bool = False) -> P
 
 
 def fingerprint(definition: Definition) -> str:
-    """sha256 over signature, options, docstring and the srepr of what the formula returns."""
+    """sha256 over signature, options, docstring and what the formula returns."""
     content = [
         definition.name,
         repr(definition.parameters),
@@ -70,8 +70,8 @@ def fingerprint(definition: Definition) -> str:
     ]
     for variant in definition.variants:
         content.append(repr(variant.key))
-        content += [sympy.srepr(output) for output in variant.outputs]
-        content += [sympy.srepr(entry) for entry in variant.gradient or ()]
+        content += [trees.digest(output) for output in variant.outputs]
+        content += ["" if each is None else trees.digest(each) for each in variant.gradient or ()]
     return hashlib.sha256("\0".join(content).encode()).hexdigest()
 
 

@@ -9,6 +9,7 @@ import sympy
 from sympy import Dummy, Expr, Piecewise, Symbol
 
 from autofn import functions as heads
+from autofn import trees
 from autofn.program import Program, Result
 from autofn.rewrite.compensate import compensated
 from autofn.rewrite.forms import (
@@ -37,6 +38,10 @@ FORMS: Sequence[tuple[str, Form]] = (
 """Applied in this order, each or not. The first make regimes, in whose branches others follow."""
 
 PARTS = "arguments in two parts"
+SUMS = "sums in two parts"
+
+LIMIT = 2000
+"""Operations, each occurrence counted, beyond which an expression stays as derived."""
 
 MOST = 12
 """Expressions in so many forms are enough; those with the fewest forms come first."""
@@ -60,7 +65,11 @@ def candidates(
     seen: set[Program] = set()
     for names, each in forms[:MOST]:
         plain = lowered(each)
-        for label, program in ((names, plain), ((*names, PARTS), compensated(plain))):
+        for label, program in (
+            (names, plain),
+            ((*names, PARTS), compensated(plain)),
+            ((*names, PARTS, SUMS), compensated(plain, sums=True)),
+        ):
             if program not in seen:
                 seen.add(program)
                 found.append(Candidate(", ".join(label) or "as derived", program))
@@ -81,6 +90,8 @@ def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:
     if isinstance(expr, Piecewise):
         branches = [(_in_form(form, value, tensors), where) for value, where in expr.args]
         return Piecewise(*branches, evaluate=False)
+    if trees.size(expr) > LIMIT:
+        return expr
     inputs = sorted(
         (each for each in expr.atoms(heads.clamp) if each.args[0].is_Symbol),
         key=sympy.default_sort_key,

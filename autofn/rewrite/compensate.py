@@ -2,7 +2,7 @@
 
 exp(u) has as many roundings of u as u is large, sin(u) as many as it has turns. For kernels, a
 program computes beside such a u what its roundings lost, as sums and products tell exactly, and
-calls the function with both.
+calls the function with both. A result that is itself such a sum may get back what it lost too.
 """
 
 from __future__ import annotations
@@ -35,9 +35,16 @@ WHOLE = ("sinc", "spherical_bessel")
 """Functions that take their argument whole, and share sin and cos of it with others."""
 
 
-def compensated(program: Program) -> Program:
-    """The program with the arguments of magnifying functions in two parts where they round."""
-    return _Compensation(program).run()
+def compensated(program: Program, *, sums: bool = False) -> Program:
+    """The program with the arguments of magnifying functions in two parts where they round.
+
+    sums: so are the sums that are results, whose terms may cancel.
+    """
+    return _Compensation(program).run(sums)
+
+
+FINITE = Integer(2**126)
+"""Results from here on stay as they are: what an overflowing sum lost is not a number."""
 
 
 class _Compensation:
@@ -47,7 +54,7 @@ class _Compensation:
         self._index: dict[Node, int] = {}
         self._rests: dict[int, int | None] = {}
 
-    def run(self) -> Program:
+    def run(self, sums: bool) -> Program:
         new: list[int] = []
         plain = {arg for n in self._program.nodes if n.op in WHOLE for arg in n.args}
         for node in self._program.nodes:
@@ -63,8 +70,9 @@ class _Compensation:
                     # exp(-|u|) of what is left of -|u|.
                     rest = self._add("neg", (rest,))
                 new.append(self._add(f"{node.op}_of_sum", (*args, rest)))
+        kept = self._restored if sums else lambda index: index
         outputs = tuple(
-            Output(o.name, None if o.node is None else new[o.node], o.like, o.direction)
+            Output(o.name, None if o.node is None else kept(new[o.node]), o.like, o.direction)
             for o in self._program.outputs
         )
         return Program(self._program.inputs, tuple(self._nodes), outputs)
@@ -86,6 +94,15 @@ class _Compensation:
             self._index[node] = len(self._nodes)
             self._nodes.append(node)
         return self._index[node]
+
+    def _restored(self, index: int) -> int:
+        """A sum with what it lost; any other value as it is."""
+        rest = self._rest(index) if self._nodes[index].op in ("add", "sub") else None
+        if rest is None:
+            return index
+        most = self._add("constant", old=Node("constant", constant=FINITE, number=True))
+        finite = self._add("lt", (self._add("abs", (index,)), most))
+        return self._add("select", (finite, self._add("add", (index, rest)), index))
 
     def _rest(self, index: int) -> int | None:
         """What the value lacks; None where that is nothing, or not known."""

@@ -30,23 +30,20 @@ _T = Symbol("_t", real=True)
 
 def with_regimes(expr: Expr) -> Expr:
     """The expression with its cancelling sums in two regimes."""
-    seen: dict[Basic, Basic] = {}
+    return _visited(expr)
 
-    def visit(node: Basic) -> Basic:
-        if not node.args or node.is_Number or trees.size(node) == 0:
-            return node
-        if node not in seen:
-            seen[node] = _flat(node) if _is_regime(node) else rewritten(node)
-        return seen[node]
 
-    def rewritten(node: Basic) -> Basic:
-        args = [visit(arg) for arg in node.args]
-        if any(a is not b for a, b in zip(args, node.args, strict=True)):
-            options = {"evaluate": False} if isinstance(node, Piecewise) else {}
-            node = node.func(*args, **options)
-        return _regimes(node) if isinstance(node, Add) else node
-
-    return visit(expr)
+@lru_cache(maxsize=100_000)
+def _visited(node: Basic) -> Basic:
+    if not node.args or node.is_Number or trees.size(node) == 0:
+        return node
+    if _is_regime(node):
+        return _flat(node)
+    args = [_visited(arg) for arg in node.args]
+    if any(a is not b for a, b in zip(args, node.args, strict=True)):
+        options = {"evaluate": False} if isinstance(node, Piecewise) else {}
+        node = node.func(*args, **options)
+    return _regimes(node) if isinstance(node, Add) else node
 
 
 def _is_regime(node: Basic) -> bool:

@@ -120,6 +120,9 @@ def _is_constant(values: tuple[Any, ...]) -> bool:
     return bool(max(values) - min(values) <= SAME * max(map(abs, values)))
 
 
+LARGE_ARGUMENT = 100
+"""Operations beyond which an argument is not looked at."""
+
 SATURATING = (heads.sigmoid, heads.normcdf, heads.sech2, sympy.tanh, sympy.erf, sympy.erfc)
 
 
@@ -136,10 +139,10 @@ def clamped(
     if within is not None and (low is None or high is None):
         both = heads.clamp(x, -within, within)
         hidden = {node: Dummy(f"f{k}", real=True) for k, node in enumerate(_saturated(expr, x))}
-        inner = {dummy: node.xreplace({x: both}) for node, dummy in hidden.items()}
-        return clamped(expr.xreplace(hidden), x, low, high).xreplace(inner)
+        inner = {dummy: trees.replaced(node, {x: both}) for node, dummy in hidden.items()}
+        return trees.replaced(clamped(trees.replaced(expr, hidden), x, low, high), inner)
     bounds = (-oo if low is None else -low, oo if high is None else high)
-    return expr.xreplace({x: heads.clamp(x, *bounds)})
+    return trees.replaced(expr, {x: heads.clamp(x, *bounds)})
 
 
 def _saturated(expr: Expr, x: Symbol) -> list[Expr]:
@@ -147,5 +150,8 @@ def _saturated(expr: Expr, x: Symbol) -> list[Expr]:
     return [
         node
         for node in trees.nodes(expr)
-        if isinstance(node, SATURATING) and x in node.free_symbols and node.args[0].is_polynomial(x)
+        if isinstance(node, SATURATING)
+        and x in trees.symbols(node)
+        and trees.size(node) <= LARGE_ARGUMENT
+        and node.args[0].is_polynomial(x)
     ]
