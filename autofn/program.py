@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
-from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, S, Symbol
+from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, Rational, S, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -419,11 +419,22 @@ class _Lowering:
         )
 
     def _factors(self, constant: Expr, factors: list[Expr]) -> int:
+        squares = [each for each in factors if each.as_base_exp()[1] == 2]
+        parameters = [each for each in factors if self._is_parameter(each)]
+        alone = len(squares) == 1 and len(factors) == 1 + len(parameters)
+        if self._for_kernels and alone and (parameters or _halves(constant)):
+            # c*x*x is finite where x**2 no longer is; what is moderate comes before x.
+            factors = [*parameters, *[squares[0].base] * 2]
         result = None if constant == 1 else self.constant(constant)
         for factor in factors:
             value = self.value(factor)
             result = value if result is None else self._op("mul", result, value)
         return self.constant(S.One) if result is None else result
+
+    def _is_parameter(self, factor: Expr) -> bool:
+        """Whether it is a learnable parameter or a number, which have moderate values."""
+        found = self._inputs.get(factor)
+        return found is not None and ELEMENT not in found.axes
 
     def _pow(self, expr: Pow) -> int:
         base, exponent = expr.args
@@ -493,6 +504,12 @@ def _scaled_square(exponent: Basic) -> tuple[Expr, Expr] | None:
         return None
     p, q = abs(factor.p), factor.q
     return (factor, rest.base) if p & (p - 1) == 0 and q & (q - 1) == 0 else None
+
+
+def _halves(constant: Expr) -> bool:
+    """Whether a product with it is exact, and smaller: 1/2, 1/4 ... 1/1024."""
+    q = constant.q if isinstance(constant, Rational) and constant.p == 1 else 1
+    return 1 < q <= 1024 and q & (q - 1) == 0
 
 
 def _has_zero(piecewise: Piecewise) -> bool:

@@ -13,8 +13,6 @@
 
 namespace autofn_gelu {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_forward(T x) {
   return autofn::times_normcdf<kNear>(x, x);
 }
@@ -26,7 +24,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_backward(T grad, T x)
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = T(0.5) * square(x);
+  const T v0 = x * (T(0.5) * x);
   const T v1 = -v0;
   const T v2 = autofn::times_exp<kNear>(T(0.3989422804014327) * x, v1);
   const T v3 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);

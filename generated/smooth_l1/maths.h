@@ -17,8 +17,6 @@
 
 namespace autofn_smooth_l1 {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
@@ -27,7 +25,7 @@ template <typename T> AUTOFN_FN T sign(T x) {
 template <typename T> AUTOFN_FN T smooth_l1_forward(T input, T target, T beta) {
   const T v0 = input - target;
   const T v1 = std::fabs(v0);
-  return v1 < beta ? T(0.5) * square(v0) / beta : v1 - T(0.5) * beta;
+  return v1 < beta ? v0 * (T(0.5) * v0) / beta : v1 - T(0.5) * beta;
 }
 
 template <typename T>

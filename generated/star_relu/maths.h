@@ -23,7 +23,8 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
 }
 
 template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
-  return bias + scale * square(maximum(x, T(0)));
+  const T v0 = maximum(x, T(0));
+  return bias + v0 * (scale * v0);
 }
 
 template <typename T>
@@ -42,7 +43,7 @@ AUTOFN_FN void star_relu_double_backward(
   const T v2 = v1 * (T(2) * v0);
   const T v3 = d_x * scale;
   const T v4 = v2 * grad;
-  grad_grad = v2 * v3 + square(v0) * d_scale + d_bias;
+  grad_grad = v2 * v3 + v0 * (v0 * d_scale) + d_bias;
   grad_x = grad * (v3 * (T(2) * v1)) + v4 * d_scale;
   grad_scale = d_x * v4;
 }

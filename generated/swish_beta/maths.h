@@ -72,14 +72,14 @@ AUTOFN_FN void swish_beta_double_backward(
   const T t0 = autofn::tanh(T(0.5) * v1);
   const T v2 = grad * (T(2) - v1 * t0);
   const T v6 = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v1, v1) + T(1)), v1);
-  const T v3 = times_sigmoid<kNear>(d_beta * square(v0), v1);
+  const T v5 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v0 * (v0 * d_beta), v1), v1);
   const T v7 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * (d_x * v2), v1), v1);
-  const T v4 = v0 * v2;
-  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * v4, v1), v1);
-  const T v5 = times_sigmoid<kNear>(-grad * (d_beta * (t0 * powi<3>(v0))), v1);
-  grad_grad = v6 + times_sigmoid<kNear, true>(v3, v1);
-  grad_x = v7 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_beta * v4, v1), v1);
-  grad_beta = v8 + times_sigmoid<kNear, true>(v5, v1);
+  const T v3 = v0 * v2;
+  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * v3, v1), v1);
+  const T v4 = times_sigmoid<kNear>(-grad * (d_beta * (t0 * powi<3>(v0))), v1);
+  grad_grad = v6 + v5;
+  grad_x = v7 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_beta * v3, v1), v1);
+  grad_beta = v8 + times_sigmoid<kNear, true>(v4, v1);
 }
 
 }  // namespace autofn_swish_beta

@@ -69,21 +69,20 @@ AUTOFN_FN void xielu_double_backward(
   const T v1 = eps > x ? T(1) : T(0);
   const T v2 = x >= eps ? eps : x;
   const T v3 = autofn::times_exp<kNear>(v1, v2);
-  const T v4 = square(x);
-  const T v5 = autofn::expm1(v2) - x;
-  const T v6 = d_x * grad;
-  const T v7 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
-  const T v8 = grad * d_alpha_p;
-  const T v9 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
-  const T v10 = grad * d_alpha_n;
-  const T v13 = c0 ? times_sigmoid<kNear>(v4 * d_alpha_p, alpha_p) : T(0);
-  const T v11 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4 * v8, alpha_p), alpha_p);
-  const T v12 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v5 * v10, alpha_n), alpha_n);
-  const T v14 = d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0) + v13;
-  grad_grad = v14 + (c0 ? T(0) : times_sigmoid<kNear>(v5 * d_alpha_n, alpha_n));
-  grad_x = v6 * (c0 ? v0 : v1 * v3 * (sp0 + beta)) + v7 * v8 + v9 * v10;
-  grad_alpha_p = v6 * v7 + (c0 ? v11 : T(0));
-  grad_alpha_n = v6 * v9 + (c0 ? T(0) : v12);
+  const T v4 = autofn::expm1(v2) - x;
+  const T v5 = d_x * grad;
+  const T v6 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
+  const T v7 = grad * d_alpha_p;
+  const T v8 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
+  const T v9 = grad * d_alpha_n;
+  const T v12 = c0 ? times_sigmoid<kNear>(x * (x * d_alpha_p), alpha_p) : T(0);
+  const T v10 = times_sigmoid<kNear, true>(square(x) * v7, alpha_p);
+  const T v11 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4 * v9, alpha_n), alpha_n);
+  const T v13 = d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0) + v12;
+  grad_grad = v13 + (c0 ? T(0) : times_sigmoid<kNear>(v4 * d_alpha_n, alpha_n));
+  grad_x = v5 * (c0 ? v0 : v1 * v3 * (sp0 + beta)) + v6 * v7 + v8 * v9;
+  grad_alpha_p = v5 * v6 + (c0 ? times_sigmoid<kNear>(v10, alpha_p) : T(0));
+  grad_alpha_n = v5 * v8 + (c0 ? T(0) : v11);
 }
 
 }  // namespace autofn_xielu
