@@ -44,16 +44,32 @@ double run_on_cuda(double x) { return x + x; }
 }
 """
 
-BINDING = """
-#include <cstring>
-#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+HEADER = """
+#pragma once
+
+namespace autofn {
+extern const char* const kNamespace;
+double run_on_cpu(double x);
+double run_on_cuda(double x);
+}
+"""
+
+OPS = """
+#include "kernel.h"
 
 extern "C" __attribute__((used, visibility("default"))) const char autofn_sources[] =
     "autofn-sources:" AUTOFN_SOURCES;
 
+const char* const autofn::kNamespace = AUTOFN_NAMESPACE;
+"""
+
+BINDING = """
+#include <cstring>
+#include <torch/csrc/inductor/aoti_torch/c/shim.h>
+
+#include "kernel.h"
+
 namespace autofn {
-double run_on_cpu(double x);
-double run_on_cuda(double x);
 namespace {
 
 // twice(Tensor like, float x) -> float
@@ -78,10 +94,10 @@ struct Registration {
     const char* key = "CUDA";
 #else
     const char* key = "CPU";
-    aoti_torch_library_init_def(AUTOFN_NAMESPACE, __FILE__, __LINE__, &library);
+    aoti_torch_library_init_def(kNamespace, __FILE__, __LINE__, &library);
     aoti_torch_library_def(library, "twice(Tensor like, float x) -> float");
 #endif
-    aoti_torch_library_init_impl(AUTOFN_NAMESPACE, key, __FILE__, __LINE__, &library);
+    aoti_torch_library_init_impl(kNamespace, key, __FILE__, __LINE__, &library);
     aoti_torch_library_impl(library, "twice", boxed);
   }
 } registration;
@@ -112,7 +128,14 @@ class Diagnosis:
 def write_trial(folder: Path, name: str = "trial") -> Path:
     """Writes a package of one op, `twice(Tensor like, float x) -> float`, with its runtime."""
     header = f"{MARKER}. DO NOT EDIT."
-    sources = {"kernels.cpp": KERNELS, "cpu.cpp": CPU, "kernels.cu": CUDA, "binding.cpp": BINDING}
+    sources = {
+        "kernel.h": HEADER,
+        "ops.cpp": OPS,
+        "kernels.cpp": KERNELS,
+        "cpu.cpp": CPU,
+        "kernels.cu": CUDA,
+        "binding.cpp": BINDING,
+    }
     files = {
         "__init__.py": "",
         "_runtime.py": rendered("_runtime.py.j2", header=header),

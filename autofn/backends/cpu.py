@@ -1,6 +1,6 @@
 """The files of a package that are compiled for a CPU.
 
-`kernels.h` lists the kernels, `kernels.cpp` has the formula's functions over blocks. What runs them
+`ops.cpp` lists the kernels, `kernels.cpp` has the formula's functions over blocks. What runs them
 is the same in every package: kernel.h, cpu.cpp and binding.cpp.
 """
 
@@ -62,7 +62,7 @@ def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -
             namespace=f"autofn_{cpp_name(name)}",
             kernels=[_block(*each) for each in kernels],
         )
-        for file in ("kernels.h", "kernels.cpp")
+        for file in ("ops.cpp", "kernels.cpp")
     }
     for shared in SHARED:
         text = (templates() / shared).read_text(encoding="utf-8")

@@ -153,9 +153,9 @@ def namespace():
     return f"{name}_{sources()[:10]}"
 
 
-def build(device, target, out):
+def build(device, target, out, objects=None):
     """Compiles the library of a device for `target` into the file `out`, see `_build.build`."""
-    return _build.build(device, target, out, namespace(), sources())
+    return _build.build(device, target, out, namespace(), sources(), objects)
 
 
 def _manifest():
@@ -230,7 +230,9 @@ def _cached(device):
             for left in folder.glob("build-*"):  # by a process that was killed
                 shutil.rmtree(left, ignore_errors=True)
             try:
-                return build(device, target, library)
+                objects = folder.parent / "objects"
+                objects.mkdir(mode=0o700, exist_ok=True)
+                return build(device, target, library, objects)
             except _build.BuildError as error:
                 failed.write_text(str(error), encoding="utf-8")
         reason = failed.read_text(encoding="utf-8").partition("\n")[0]

@@ -2,8 +2,8 @@
 // The kernels as PyTorch ops, through libtorch's stable C interface: the same for every
 // formula. Works out the iteration space of a call, allocates its outputs and runs the kernel.
 //
-// Compiled with AUTOFN_NAMESPACE (of the ops) and AUTOFN_SOURCES (hash of the package's sources);
-// with AUTOFN_CUDA it gives the ops that the CPU's library has defined a CUDA implementation.
+// Compiled with AUTOFN_CUDA it gives the ops that the CPU's library has defined a CUDA
+// implementation.
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -14,11 +14,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/c/shim.h>
 
-#include "kernels.h"
-
-// Read from the file, before it is loaded: a library of other sources is never used.
-extern "C" __attribute__((used, visibility("default"))) const char autofn_sources[] =
-    "autofn-sources:" AUTOFN_SOURCES;
+#include "kernel.h"
 
 namespace autofn {
 namespace {
@@ -471,13 +467,13 @@ struct Registration {
     const char* key = "CUDA";
 #else
     const char* key = "CPU";
-    check(aoti_torch_library_init_fragment(AUTOFN_NAMESPACE, __FILE__, __LINE__, &library));
+    check(aoti_torch_library_init_fragment(kNamespace, __FILE__, __LINE__, &library));
     for (int k = 0; k < kKernelCount; ++k) {
       // A program may have these sources twice: the first to be loaded has defined their ops.
       if (aoti_torch_library_def(library, kKernels[k].schema) != 0) return;
     }
 #endif
-    check(aoti_torch_library_init_impl(AUTOFN_NAMESPACE, key, __FILE__, __LINE__, &library));
+    check(aoti_torch_library_init_impl(kNamespace, key, __FILE__, __LINE__, &library));
     for (int k = 0; k < kKernelCount; ++k) {
       const std::string schema = kKernels[k].schema;
       const std::string name = schema.substr(0, schema.find('('));

@@ -5,6 +5,7 @@ CXX, CUDA_HOME: the compilers, where the first ones found are not the right ones
 """
 
 import contextlib
+import hashlib
 import logging
 import os
 import platform
@@ -122,11 +123,12 @@ def ingredients(device, target):
 # --- the build -------------------------------------------------------------------------------
 
 
-def build(device, target, out, namespace, sources):
+def build(device, target, out, namespace, sources, objects=None):
     """Compiles the library of "cpu" or "cuda" into the file `out`, which it returns.
 
     target: "native" or an instruction set; of CUDA an architecture or several, "sm_80-sm_90".
     A library of CUDA gives the ops that a CPU's defines a second implementation.
+    objects: a folder for what is the same in every package, compiled once for all of them.
     Raises BuildError where a compiler fails, RuntimeError where there is none.
     """
     begun, out, cxx = time.monotonic(), Path(out), compiler()
@@ -136,26 +138,43 @@ def build(device, target, out, namespace, sources):
         names = (("AUTOFN_NAMESPACE", namespace), ("AUTOFN_SOURCES", sources))
         defines = [f'-D{name}="{value}"' for name, value in names]
         include = [f"-I{_TORCH / 'include'}", f"-ffile-prefix-map={_TORCH}=torch"]
-        binding = [*cxx, *_COMMON, *_BINDING, *include, *defines, "-c", "binding.cpp"]
+        binding = [*cxx, *_COMMON, *_BINDING, *include]
         if device == "cpu":
-            compiles, link = _for_cpu(cxx, target, known)
-            compiles.append(binding)
+            kernels, shared, link = _for_cpu(cxx, target, known)
         else:
-            compiles, link = _for_cuda(cxx, target, made)
-            compiles.append([*binding, "-DUSE_CUDA", "-DAUTOFN_CUDA"])
-        objects = [made / f"{index}.o" for index in range(len(compiles))]
-        _run(*([*compiles[index], "-o", each] for index, each in enumerate(objects)))
+            kernels, shared, link = _for_cuda(cxx, target, made)
+            binding += ["-DUSE_CUDA", "-DAUTOFN_CUDA"]
+        shared.append([*binding, "-c", "binding.cpp"])
+        ops = [*cxx, *_COMMON, *defines, "-c", "ops.cpp"]
+        compiles = {made / "kernels.o": kernels, made / "ops.o": ops}
+        for command in shared:
+            name = f"{command[-1]}.o" if objects is None else f"{_of_all(command)}.o"
+            compiles[(objects or made) / name] = command
+        missing = {path: command for path, command in compiles.items() if not path.exists()}
+        _run(*([*command, "-o", made / path.name] for path, command in missing.items()))
+        for path in missing:  # appears as a whole: other processes may be waiting for it
+            os.replace(made / path.name, path)
         # No path to libtorch: the process has it already, and any that does will do.
         torch_cpu = [f"-L{_TORCH / 'lib'}", "-ltorch_cpu"]
         libraries = [flag for flag in known if flag.startswith("-l")]
-        _run([*link, *objects, *torch_cpu, *libraries, "-o", made / "library"])
+        _run([*link, *compiles, *torch_cpu, *libraries, "-o", made / "library"])
         os.replace(made / "library", out)
     _LOG.debug("built %s in %.1f s", out, time.monotonic() - begun)
     return out
 
 
+def _of_all(command):
+    """A digest of the object of a file that is the same in every package, but for its first line."""
+    found = hashlib.sha256("\0".join(map(str, [*command, *ingredients("cpu", "")])).encode())
+    for name in (command[-1], "kernel.h"):
+        found.update((_HERE / name).read_bytes().partition(b"\n")[2])
+    return found.hexdigest()[:32]
+
+
 def _for_cpu(cxx, target, known):
-    """The commands that compile the kernels for an instruction set, and the start of the link."""
+    """The commands that compile the kernels for an instruction set, those that compile what is the
+    same in every package, and the start of the link.
+    """
     machine = f"-march={'armv8-a' if target == 'aarch64' else target}"
     flags = [flag for flag in known if flag in (machine, *_TUNING)]
     if target != "native":
@@ -163,7 +182,7 @@ def _for_cpu(cxx, target, known):
     vectors = [*cxx, *_COMMON, *_VECTORS, *flags, "-c"]
     # cpu.cpp moves memory and computes little: -O3 would take twice as long over it.
     loops = [*vectors, "-O2", "-ftree-vectorize", "cpu.cpp"]
-    return [[*vectors, "-O3", "kernels.cpp"], loops], [*cxx, "-shared"]
+    return [*vectors, "-O3", "kernels.cpp"], [loops], [*cxx, "-shared"]
 
 
 def _for_cuda(cxx, target, made):
@@ -175,8 +194,8 @@ def _for_cuda(cxx, target, made):
     stub = made / "libtorch_cuda.so"
     _run([*cxx, "-shared", "-xc++", os.devnull, f"-Wl,-soname,{stub.name}", "-o", stub])
     linker = ["--exclude-libs=ALL", "--no-as-needed", stub]
-    compiles = [[nvcc(), *_CUDA, *host, *codes, "-c", "kernels.cu"]]
-    return compiles, [nvcc(), "-shared", *host, *(f"-Xlinker={each}" for each in linker)]
+    kernels = [nvcc(), *_CUDA, *host, *codes, "-c", "kernels.cu"]
+    return kernels, [], [nvcc(), "-shared", *host, *(f"-Xlinker={each}" for each in linker)]
 
 
 def _known(cxx, made):

@@ -76,7 +76,12 @@ int run_on_cuda(int kernel, const Call& call, void* workspace, void* stream);
 // The bytes of workspace that a call needs for the partial sums of its reduced outputs.
 std::int64_t cuda_workspace(int kernel, const Call& call);
 
-// The blocks of the package's kernels, in the order of `kKernels` in kernels.h.
+// The package's own, see ops.cpp: the namespace of its ops, and its kernels.
+extern const char* const kNamespace;
+extern const Kernel kKernels[];
+extern const int kKernelCount;
+
+// The blocks of its kernels, in the same order.
 extern const Blocks kBlocks[];
 
 }  // namespace autofn

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels.h"
+#include "kernel.h"
 
 namespace autofn {
 namespace {
