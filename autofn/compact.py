@@ -19,6 +19,10 @@ LIMIT = 60
 """Operations beyond which rearranging an expression costs more time than it can save."""
 
 
+VARIABLES = 8
+"""Variables beyond which factoring a polynomial or reducing a fraction takes too long."""
+
+
 def compact(expr: Expr) -> Expr:
     """The cheapest of: as it stands, common factors pulled out, one reduced fraction.
 
@@ -31,7 +35,8 @@ def compact(expr: Expr) -> Expr:
         return expr
     hidden, shown = _skeleton(expr)
     candidates = [sympy.factor_terms(hidden, sign=False), hidden]
-    if trees.size(hidden) <= LIMIT and hidden.is_polynomial() and not hidden.has(sympy.Float):
+    few = trees.size(hidden) <= LIMIT and len(trees.symbols(hidden)) <= VARIABLES
+    if few and hidden.is_polynomial() and not hidden.has(sympy.Float):
         # x**2 + 2*x*y + y**2 cancels where (x + y)**2 does not.
         candidates.append(sympy.factor(hidden))
     roots = [symbol for symbol, node in shown.items() if isinstance(node, heads.root_sum)]
@@ -140,10 +145,6 @@ def _by_relations(fraction: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
             a, c = node.args
             found = sympy.rem(found, symbol**2 - a**2 - c, symbol)
     return [] if found == top else [sympy.factor(found) / bottom]
-
-
-VARIABLES = 8
-"""Variables beyond which reducing a fraction takes too long."""
 
 
 def _fraction(expr: Expr) -> Expr:

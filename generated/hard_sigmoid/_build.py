@@ -164,7 +164,7 @@ def build(device, target, out, namespace, sources, objects=None):
 
 
 def _of_all(command):
-    """A digest of the object of a file that is the same in every package, but for its first line."""
+    """A digest of the object of a file that is the same in all packages, but for its first line."""
     found = hashlib.sha256("\0".join(map(str, [*command, *ingredients("cpu", "")])).encode())
     for name in (command[-1], "kernel.h"):
         found.update((_HERE / name).read_bytes().partition(b"\n")[2])
