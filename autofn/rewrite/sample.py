@@ -31,6 +31,12 @@ WITHIN = 2.0**40
 CANCELLING = 24
 """Points, of those, at which all tensors are nearly alike."""
 
+OVERFLOWING = 24
+"""Points beside those, at which exp of one tensor is subnormal or about to overflow.
+
+The others are so small that products with it are finite.
+"""
+
 
 def of(definition: Definition, tensors: Sequence[str]) -> list[Point]:
     """Points within the formula's domain, at the default values of its parameters, or at 1."""
@@ -70,7 +76,15 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
                 size = _single(close * (1 + rng.uniform(-1, 1) * 2.0 ** -rng.randrange(1, 12)))
             values[name] = rng.choice((1.0, -1.0)) * size
         found.append({**values, **given})
+    for k in range(OVERFLOWING):
+        values = {name: _signed(rng, 10 ** -rng.uniform(4, 30)) for name in tensors}
+        values[tensors[k % len(tensors)]] = _signed(rng, rng.uniform(85, 103))
+        found.append({**values, **given})
     return found
+
+
+def _signed(rng: Random, size: float) -> float:
+    return rng.choice((1.0, -1.0)) * _single(size)
 
 
 def within(all_points: Sequence[Point], domains: Mapping[str, tuple[float, float]]) -> list[Point]:

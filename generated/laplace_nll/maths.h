@@ -34,26 +34,22 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 
 template <typename T, bool kNear = false>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(log_scale)));
-  const T v1 = std::fabs(input - target);
-  const bool c0 = log_scale < T(0);
-  return (c0 ? v1 + log_scale * v0 : log_scale + v0 * v1) / (c0 ? v0 : T(1));
+  return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T v0 = clamp(log_scale, -T(INFINITY), T(4e+18));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T v2 = input - target;
-  const bool c0 = v0 < T(0);
-  const T v3 = grad / (c0 ? v1 : T(1));
-  const T v4 = v3 * sign(v2);
-  const T v5 = -v0;
-  const T v6 = std::fabs(v2);
-  grad_input = times_lower<kNear>(v4, v5);
-  grad_target = times_lower<kNear>(-v4, v5);
-  grad_log_scale = -v3 * (c0 ? v6 - v1 : v1 * v6 - T(1));
+  const T v0 = input - target;
+  const T v1 = sign(v0);
+  const T v2 = clamp(log_scale, -T(INFINITY), T(4e+18));
+  const T v3 = -v2;
+  const T v4 = v1 * grad;
+  const bool c0 = v2 > T(48);
+  const T v5 = grad * autofn::times_exp<kNear>(v1, v3);
+  grad_input = c0 ? times_lower<kNear>(v4, v3) : v5;
+  grad_target = c0 ? times_lower<kNear>(-v4, v3) : -v5;
+  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v3));
 }
 
 template <typename T, bool kNear = false>
