@@ -55,7 +55,7 @@ def test_text_is_formatted(path: Path) -> None:
 
 def test_no_line_is_too_long_whatever_the_names() -> None:
     for size in (2, 7):
-        names = [f"{'x' * size}{k}" for k in range(6)]
+        names = [f"{'x' * size}{k}" for k in range(8)]
         symbols = sympy.symbols(names, real=True)
         expr = sympy.Add(*(s**2 for s in symbols)) * sympy.Mul(*symbols)
         package = generate(Formula.from_expr(expr, "f").definition)
