@@ -621,6 +621,15 @@ _TABLE += [
     Op("sum_rest", "", "sum_rest({0}, {1})", 6, 0.0, lambda a, b: a + b - (a + b)),
     Op("product_rest", "", "std::fma({0}, {1}, -({0} * {1}))", 1, 0.0, lambda a, b: a * b - a * b),
     Op("constant_rest", "", "", 0, 0.5, lambda: 0),
+    # c0*t**n + ... + cn, {1} its coefficients; in single precision without the first {n}.
+    Op(
+        "polynomial",
+        "",
+        "polynomial<{n}>({0}, {1})",
+        1,
+        0.5,
+        lambda t, *c: mpmath.polyval(c[:-1], t),
+    ),
     Op("fma", "", "std::fma({0}, {1}, {2})", 1, 0.5, lambda a, b, c: a * b + c),
     Op(
         "decay",
@@ -886,6 +895,23 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
     if constexpr (N % 2) return half * half * x;
     return half * half;
   }
+}""",
+    "polynomial": """// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}""",
+    "doubt": """// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
 }""",
     "sum_rest": """// What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {

@@ -26,7 +26,7 @@ from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 from autofn.rewrite import sample, simulate
-from autofn.rewrite.candidates import candidates
+from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.saturate import Finite
 from autofn.rewrite.search import Decision, choose
@@ -305,45 +305,59 @@ class _Search:
         fixed: frozenset[Symbol],
     ) -> None:
         self._fixed = fixed
+        self._allowed = definition.options.budget
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
         self._symbols = frozenset(s for s, each in primals if each.name in tensors)
         self._forward = forward
         self._given = sample.of(definition, self._tensors)
+        self._domains = sample.domains_of(definition, self._tensors)
 
     @functools.cached_property
     def _points(self) -> list[simulate.Point]:
         """With the outputs; not computed for searches that are remembered."""
-        inputs, results = self._forward
-        program = lower(inputs, results, self._fixed)
-        return [
-            {**point, **self._saved(program, simulate.exact(program, point))}
-            for point in self._given
-        ]
+        return [self._with_outputs(point) for point in self._given]
 
-    @staticmethod
-    def _saved(program: Program, values: list[Any]) -> dict[str, float]:
-        """The outputs at a point, as backward gets them."""
+    @functools.cached_property
+    def _forward_program(self) -> Program:
+        inputs, results = self._forward
+        return lower(inputs, results, self._fixed)
+
+    def _with_outputs(self, point: simulate.Point) -> simulate.Point:
+        """A point with the outputs there, as backward gets them."""
+        values = simulate.exact(self._forward_program, point)
         with mp.workprec(simulate.EXACT):
-            return {
+            outputs = {
                 output.name: float(simulate.rounded(value))
-                for output, value in zip(program.outputs, values, strict=True)
+                for output, value in zip(self._forward_program.outputs, values, strict=True)
                 if value is not None
             }
+        return {**point, **outputs}
+
+    def _judged(self, program: Program) -> simulate.Sample:
+        """The truths of a program at all points, those beside its roots included."""
+
+        def values(point: simulate.Point) -> list[Any]:
+            return simulate.exact(program, self._with_outputs(point))
+
+        beside = sample.beside_roots(self._given, self._tensors, values) if self._tensors else []
+        inside = sample.inside(beside, self._domains)
+        points = [*self._points, *map(self._with_outputs, inside)]
+        return simulate.sampled(program, points, frozenset(self._tensors))
 
     def __call__(
         self, pass_name: Pass, inputs: list[tuple[Symbol, Input]], results: list[Result]
     ) -> tuple[Program, Decision]:
         def searched() -> tuple[Program, Decision]:
             lowered = functools.partial(_for_kernels, inputs, self._fixed)
-            truth = simulate.sampled(
-                lower(inputs, results, self._fixed), self._points, frozenset(self._tensors)
-            )
-            return choose(pass_name, candidates(results, lowered, self._symbols), truth)
+            truth = self._judged(lower(inputs, results, self._fixed))
+            candidates = Candidates(results, lowered, self._symbols)
+            more = () if pass_name == "double_backward" else candidates.about_roots()
+            return choose(pass_name, candidates.plain(), truth, more, allowed=self._allowed)
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]
-        question = [pass_name, inputs, *names, self._given, *asked]
+        question = [pass_name, self._allowed, inputs, *names, self._given, *asked]
         return remembered(repr(question), searched)
 
 

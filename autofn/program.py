@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import sympy
 from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, Rational, S, Symbol
@@ -19,12 +20,19 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS
-from autofn.rewrite.heads import choose, decay, inverse
+from autofn.rewrite.heads import choose, decay, inverse, offset, polynomial
 
 ELEMENT = "element"
 CHANNEL = "channel"
 
 Axes = frozenset[str]
+
+Arithmetic = Literal["single", "rescued", "double"]
+"""How a kernel computes elements of float32 and the 16-bit types: in single precision; in double
+where that gives no finite number; or all in double. Those of float64 are computed in double."""
+
+OVERHEAD = {"single": (1.0, 0.0), "rescued": (1.0, 3.0), "double": (2.5, 2.0)}
+"""What an arithmetic makes of a cost in single precision: a factor, and a summand."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +48,8 @@ class Input:
 class Node:
     """One value: an input, a constant, or an operation of `ops.OPS` on earlier values.
 
-    `n` is the static parameter of powi, polygamma, spherical_bessel and phi. `number` says that the
-    value depends on Python numbers alone.
+    `n` is the static parameter of powi, polygamma, spherical_bessel, phi and polynomial. `number`
+    says that the value depends on Python numbers alone.
     """
 
     op: str
@@ -51,6 +59,12 @@ class Node:
     input: str | None = None
     axes: Axes = frozenset()
     number: bool = False
+
+
+def _cost(node: Node) -> float:
+    if node.op == "polynomial":
+        return max(1, len(node.args) - 2 - (node.n or 0))
+    return OPS[node.op].cost if node.op in OPS else 0.0
 
 
 @dataclass(frozen=True)
@@ -75,6 +89,7 @@ class Program:
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
+    arithmetic: Arithmetic = "single"
 
     @property
     def operations(self) -> int:
@@ -83,7 +98,8 @@ class Program:
 
     @property
     def cost(self) -> float:
-        return sum(OPS[node.op].cost for node in self.nodes if node.op in OPS)
+        factor, summand = OVERHEAD[self.arithmetic]
+        return factor * sum(_cost(node) for node in self.nodes) + summand
 
     def used(self) -> frozenset[str]:
         """Names of the inputs that the outputs depend on."""
@@ -146,7 +162,7 @@ def summed(program: Program) -> Program:
                 node = len(nodes)
                 nodes.append(Node("add", args, axes=axes))
         totals[output.name] = Output(output.name, node, output.like)
-    return Program(program.inputs, tuple(nodes), tuple(totals.values()))
+    return replace(program, nodes=tuple(nodes), outputs=tuple(totals.values()))
 
 
 _FOLDED: Mapping[str, Callable[..., Expr]] = {
@@ -310,6 +326,12 @@ class _Lowering:
         if isinstance(expr, choose):
             u, below, above = expr.args
             return self._select([(below, u < 0), (above, S.true)])
+        if isinstance(expr, offset):
+            x, high, low = expr.args
+            return self._less(self._less(self.value(x), high), low)
+        if isinstance(expr, polynomial):
+            cut, *args = expr.args
+            return self._op("polynomial", *map(self.value, args), n=int(cut))
         if isinstance(expr, decay):
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
@@ -323,6 +345,11 @@ class _Lowering:
                 return self._op("digamma", self.value(arg))
             return self._op(op, self.value(arg), n=int(order))
         return self._op(op, *(self.value(arg) for arg in expr.args))
+
+    def _less(self, value: int, constant: Expr) -> int:
+        if constant.is_negative:
+            return self._op("add", value, self.constant(-constant))
+        return self._op("sub", value, self.constant(constant))
 
     def _sum(self, expr: Expr) -> int:
         terms = expr.as_ordered_terms()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import sympy
 from sympy import S, oo
@@ -49,6 +49,8 @@ class _Cpp:
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         op = OPS[node.op]
         level = _LEVELS.get(node.op, ATOM)
+        if node.op == "polynomial":
+            args = (args[0], Text(", ".join(each.code for each in args[1:])))
         if level == ATOM or node.op == "rsqrt":
             return Text(op.cpp.format(*(arg.code for arg in args), n=node.n), level)
         if node.op == "select":
@@ -68,24 +70,56 @@ class _Cpp:
 CPP: Dialect = _Cpp()
 
 
+SCALAR = "scalar"
+"""The namespace of functions in one arithmetic, which those of other arithmetic call."""
+
+_WHY = {
+    "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
+    "or lose their digits first.",
+    "double": "In double, whatever T is: in single precision terms cancel or overflow.",
+}
+
+
 def function(kernel: Kernel, program: Program) -> str:
     """The scalar function of a kernel: `template <typename T> AUTOFN_FN ...`."""
+    text = _in_one_arithmetic(kernel, program)
+    if program.arithmetic == "single":
+        return text
+    return "\n".join(
+        [
+            f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n",
+            *textwrap.wrap(_WHY[program.arithmetic], WIDTH, initial_indent="// ",
+                           subsequent_indent="// "),
+            _signature(kernel, program),
+            *(_rescued(kernel, program) if program.arithmetic == "rescued" else
+              _in_double(kernel, program)),
+            "}",
+        ]
+    )  # fmt: skip
+
+
+def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
     names = {operand.name: operand.cname for operand in kernel.inputs}
     rendered = render(program, CPP, names)
-    inputs = [f"T {operand.cname}" for operand in kernel.inputs]
     lines: list[str] = []
     for line in rendered.lines:
         lines += _statement(f"const {'bool' if line.boolean else 'T'} {line.name} = ", line.code)
     results = [text.code if text is not None else "T(0)" for text in rendered.outputs]
     if len(results) == 1:
-        parameters = inputs
-        returns = "T"
         lines += _statement("return ", results[0])
+    else:
+        for operand, code in zip(kernel.outputs, results, strict=True):
+            lines += _statement(f"{operand.cname} = ", code)
+    return "\n".join([*_silenced(kernel, program), _signature(kernel, program), *lines, "}"])
+
+
+def _signature(kernel: Kernel, program: Program) -> str:
+    inputs = [f"T {operand.cname}" for operand in kernel.inputs]
+    if len(kernel.outputs) == 1:
+        parameters, returns = inputs, "T"
     else:
         parameters = inputs + [f"T& {operand.cname}" for operand in kernel.outputs]
         returns = "void"
-        for operand, code in zip(kernel.outputs, results, strict=True):
-            lines += _statement(f"{operand.cname} = ", code)
     head = f"AUTOFN_FN {returns} {kernel.function}("
     near = ", bool kNear = false" if calls_near(program) else ""
     template = f"template <typename T{near}>"
@@ -97,7 +131,43 @@ def function(kernel: Kernel, program: Program) -> str:
         joined = ", ".join(each.replace(" ", "\0") for each in parameters)
         filled = textwrap.fill(joined, WIDTH - len("    ) {")).replace("\0", " ")
         signature = f"{template}\n{head}\n{textwrap.indent(filled, '    ')}) {{"
-    return "\n".join([*_silenced(kernel, program), signature, *lines, "}"])
+    return signature
+
+
+def _in_double(kernel: Kernel, program: Program) -> list[str]:
+    call = f"{SCALAR}::{kernel.function}<double{', kNear' if calls_near(program) else ''}>"
+    args = [operand.cname for operand in kernel.inputs]
+    if len(kernel.outputs) == 1:
+        return wrapped(f"return T({call}(", args, "));", 2).splitlines()
+    results = [f"{operand.cname}_" for operand in kernel.outputs]
+    return [
+        wrapped("double ", results, ";", 2),
+        wrapped(f"{call}(", args + results, ");", 2),
+        *(f"  {o.cname} = T({r});" for o, r in zip(kernel.outputs, results, strict=True)),
+    ]
+
+
+def _rescued(kernel: Kernel, program: Program) -> list[str]:
+    name = f"{SCALAR}::{kernel.function}"
+    once = f"{name}<T, kNear>" if calls_near(program) else name
+    args = [operand.cname for operand in kernel.inputs]
+    results = [operand.cname for operand in kernel.outputs]
+    doubt = " + ".join(f"doubt({result})" for result in results)
+    if len(results) == 1:
+        return [
+            wrapped(f"const T {results[0]} = {once}(", args, ");", 2),
+            f"  if (sizeof(T) == sizeof(double) || {doubt} == T(0)) return {results[0]};",
+            wrapped(f"return T({name}<double>(", args, "));", 2),
+        ]
+    again = [f"{result}_" for result in results]
+    return [
+        wrapped(f"{once}(", args + results, ");", 2),
+        f"  if (sizeof(T) == sizeof(double) || {doubt} == T(0)) return;",
+        wrapped("double ", again, ";", 2),
+        wrapped(f"{name}<double>(", args + again, ");", 2),
+        *(f"  {x} = doubt({x}) == T(0) ? {x} : T({y});"
+          for x, y in zip(results, again, strict=True)),
+    ]  # fmt: skip
 
 
 def calls_near(program: Program) -> bool:
@@ -132,12 +202,14 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
     return [f"// Not needed: {', '.join(unused)}."] if unused else []
 
 
-def helpers(programs: Iterable[Program]) -> list[str]:
+def helpers(programs: Sequence[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
     nodes = [node for program in programs for node in program.nodes]
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):
         code += " constant_rest<"
+    if any(program.arithmetic == "rescued" for program in programs):
+        code += " doubt("
     found: list[str] = []
     # A helper calls those before it in the table only.
     for name, text in reversed(list(CPP_HELPERS.items())):

@@ -138,16 +138,36 @@ def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str
 
     args = [argument(each) for each in kernel.inputs]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
-    first_try: list[str] = []
-    if cpp.calls_near(program) and cpp.keeps_nan(program):
-        first_try = _call(f"{kernel.function}<T, true>", args, results)
-        # One statement: of several, g++ 12 does not vectorise the loop.
-        sums = [f"{result} * T(0)" for result in results]
-        sums = [f"{each} +" for each in sums[:-1]] + sums[-1:]
-        first_try += textwrap.wrap(
-            f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
-        )
-    return _Loop(tuple(_call(kernel.function, args, results)), tuple(first_try))
+    near = cpp.calls_near(program) and cpp.keeps_nan(program)
+    if program.arithmetic == "rescued":
+        function = f"{cpp.SCALAR}::{kernel.function}"
+        first = _call(f"{function}<T, true>" if near else function, args, results)
+        again = _again(f"{function}<double>", args, results)
+        return _Loop(tuple(again), (*first, *_odd([f"doubt({each})" for each in results])))
+    first = _call(f"{kernel.function}<T, true>", args, results) if near else []
+    first += _odd([f"{each} * T(0)" for each in results]) if near else []
+    return _Loop(tuple(_call(kernel.function, args, results)), tuple(first))
+
+
+def _odd(terms: list[str]) -> list[str]:
+    """Lines that make `odd` NaN where a term is."""
+    # One statement: of several, g++ 12 does not vectorise the loop.
+    sums = [f"{each} +" for each in terms[:-1]] + terms[-1:]
+    return textwrap.wrap(
+        f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
+    )
+
+
+def _again(function: str, args: list[str], results: list[str]) -> list[str]:
+    """Lines that compute anew the results that are not finite."""
+    again = [f"again{k}" for k in range(len(results))]
+    if len(results) == 1:
+        lines = _call(function, args, [f"const double {again[0]}"])
+    else:
+        lines = [f"double {', '.join(again)};", *_call(function, args, again)]
+    return lines + [
+        f"{x} = doubt({x}) == T(0) ? {x} : T({y});" for x, y in zip(results, again, strict=True)
+    ]
 
 
 def _call(function: str, args: list[str], results: list[str]) -> list[str]:

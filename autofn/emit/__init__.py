@@ -108,7 +108,7 @@ def _header(made: Plan, scalar: tuple[tuple[Kernel, Program], ...], header: str)
         title=title(definition).replace("\\", "/"),
         formulas=[line.replace("\\", "/") for line in formula_lines(made)],
         cname=cpp_name(definition.name),
-        helpers=cpp.helpers(program for _, program in scalar),
+        helpers=cpp.helpers([program for _, program in scalar]),
         functions=[cpp.function(kernel, program) for kernel, program in scalar],
     )
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 
 import sympy
-from sympy import Dummy, Expr, Piecewise, Symbol
+from sympy import Dummy, Expr, Piecewise, Rational, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -20,6 +21,7 @@ from autofn.rewrite.forms import (
     with_softplus_in_parts,
     with_tails,
 )
+from autofn.rewrite.near_root import Branch, about_roots
 from autofn.rewrite.normal_form import normal_form, with_horner_arguments
 from autofn.rewrite.search import Candidate
 
@@ -47,33 +49,75 @@ MOST = 12
 """Expressions in so many forms are enough; those with the fewest forms come first."""
 
 
-def candidates(
-    results: list[Result],
-    lowered: Callable[[list[Result]], Program],
-    tensors: frozenset[Symbol],
-) -> list[Candidate]:
-    """The distinct programs, the one as derived first."""
-    derived = _mapped(lambda expr, _: with_horner_arguments(expr), results, tensors)
-    forms: list[tuple[tuple[str, ...], list[Result]]] = [((), derived)]
-    for name, form in FORMS:
-        for names, before in list(forms):
-            after = _mapped(form, before, tensors)
-            if after != before:
-                forms.append(((*names, name), after))
-    forms.sort(key=lambda each: len(each[0]))
-    found: list[Candidate] = []
-    seen: set[Program] = set()
-    for names, each in forms[:MOST]:
-        plain = lowered(each)
+REACHES = (Rational(1, 4), Rational(3, 8), Rational(1, 2), Rational(3, 4), Rational(1))
+"""How far polynomials about roots reach, of the distance from zero: less far, less long."""
+
+
+class Candidates:
+    """The programs of a pass."""
+
+    def __init__(
+        self,
+        results: list[Result],
+        lowered: Callable[[list[Result]], Program],
+        tensors: frozenset[Symbol],
+    ):
+        self._derived = _mapped(lambda expr, _: with_horner_arguments(expr), results, tensors)
+        self._lowered = lowered
+        self._tensors = tensors
+        self._seen: set[Program] = set()
+
+    @functools.cached_property
+    def _forms(self) -> list[tuple[tuple[str, ...], list[Result]]]:
+        """The expressions as derived, and in other forms."""
+        forms: list[tuple[tuple[str, ...], list[Result]]] = [((), self._derived)]
+        for name, form in FORMS:
+            for names, before in list(forms):
+                after = _mapped(form, before, self._tensors)
+                if after != before:
+                    forms.append(((*names, name), after))
+        forms.sort(key=lambda each: len(each[0]))
+        return forms[:MOST]
+
+    def plain(self) -> list[Candidate]:
+        """The distinct programs, the one as derived first."""
+        return [each for names, form in self._forms for each in self._of(names, form)]
+
+    def about_roots(self) -> Iterator[list[Candidate]]:
+        """Those with polynomials about roots, which take time to find; ever longer ones."""
+        for reach in REACHES:
+            branches = [
+                [] if each.expr is None else about_roots(each.expr, self._tensors, reach)
+                for each in self._derived
+            ]
+            if not any(branches):
+                return
+            yield [
+                each
+                for names, form in self._forms
+                for each in self._of(("polynomials about roots", *names), _before(branches, form))
+            ]
+
+    def _of(self, names: tuple[str, ...], results: list[Result]) -> Iterator[Candidate]:
+        plain = self._lowered(results)
         for label, program in (
             (names, plain),
             ((*names, PARTS), compensated(plain)),
             ((*names, PARTS, SUMS), compensated(plain, sums=True)),
         ):
-            if program not in seen:
-                seen.add(program)
-                found.append(Candidate(", ".join(label) or "as derived", program))
-    return found
+            if program not in self._seen:
+                self._seen.add(program)
+                yield Candidate(", ".join(label) or "as derived", program)
+
+
+def _before(branches: list[list[Branch]], results: list[Result]) -> list[Result]:
+    """The results, each with branches before it."""
+    return [
+        dataclasses.replace(each, expr=Piecewise(*first, (each.expr, True), evaluate=False))
+        if first
+        else each
+        for first, each in zip(branches, results, strict=True)
+    ]
 
 
 def _mapped(form: Form, results: list[Result], tensors: frozenset[Symbol]) -> list[Result]:

@@ -29,3 +29,16 @@ class inverse(Function):  # type: ignore[misc]
 
     nargs = (1,)
     is_real = True
+
+
+class offset(Function):  # type: ignore[misc]
+    """x - high - low, in this order: exact where high is near x, up to the rounding of low."""
+
+    nargs = (3,)
+    is_real = True
+
+
+class polynomial(Function):  # type: ignore[misc]
+    """polynomial(cut, t, c0, ..., cn) = c0*t**n + ... + cn; the first `cut` for double only."""
+
+    is_real = True

@@ -7,7 +7,7 @@ few more, since the polynomial's derivatives are used as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import sympy
@@ -25,7 +25,7 @@ PRECISE = 2.0**-60
 CANCELS = 8.0
 """How much larger than the sum its terms are, near zero, from which on it is worth it."""
 
-_T = Symbol("_t", real=True)
+T = Symbol("_t", real=True)
 
 
 def with_regimes(expr: Expr) -> Expr:
@@ -61,16 +61,16 @@ def _flat(node: Piecewise) -> Expr:
     """A regime whose derivative has been taken: its first branch one polynomial again."""
     (first, where), otherwise = node.args
     u = where.lhs.args[0]
-    in_t = first.xreplace({u: _T})
-    if in_t.free_symbols != {_T} or not in_t.is_polynomial(_T):
+    in_t = first.xreplace({u: T})
+    if in_t.free_symbols != {T} or not in_t.is_polynomial(T):
         return node
-    polynomial = sympy.Poly(sympy.expand(in_t), _T)
+    polynomial = sympy.Poly(sympy.expand(in_t), T)
     powers = [(degree, c) for (degree,), c in polynomial.terms()]
     value, left = powers[0][1], powers[0][0]
     for degree, coefficient in powers[1:]:
-        value = value * _T ** (left - degree) + coefficient
+        value = value * T ** (left - degree) + coefficient
         left = degree
-    return Piecewise(((value * _T**left).xreplace({_T: u}), where), otherwise, evaluate=False)
+    return Piecewise(((value * T**left).xreplace({T: u}), where), otherwise, evaluate=False)
 
 
 def _regimes(node: Add) -> Expr:
@@ -81,7 +81,7 @@ def _regimes(node: Add) -> Expr:
         if in_t is not None and (fitted := _fitted(in_t)) is not None:
             polynomial, radius = fitted
             return Piecewise(
-                (polynomial.xreplace({_T: u}), Abs(u) < radius), (node, True), evaluate=False
+                (polynomial.xreplace({T: u}), Abs(u) < radius), (node, True), evaluate=False
             )
     return node
 
@@ -97,12 +97,12 @@ def _variables(node: Add) -> list[Expr]:
 
 
 def _of(node: Add, u: Expr) -> Expr | None:
-    """The sum as a function of u, in `_T`; None where it has other variables too."""
-    tries = [node.xreplace({u: _T})]
+    """The sum as a function of u, in `T`; None where it has other variables too."""
+    tries = [node.xreplace({u: T})]
     if isinstance(u, Add):
         # In a - b - tanh(a - b) the first two terms are u.
-        tries += [k * _T + (node - k * u).xreplace({u: _T}) for k in (1, -1)]
-    return next((each for each in tries if each.free_symbols == {_T}), None)
+        tries += [k * T + (node - k * u).xreplace({u: T}) for k in (1, -1)]
+    return next((each for each in tries if each.free_symbols == {T}), None)
 
 
 @lru_cache(maxsize=256)
@@ -130,7 +130,7 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
             for radius in RADII:
                 found = _polynomial(quotient, even, radius)
                 if found is not None:
-                    return _T**order * found, radius
+                    return T**order * found, radius
         except (ZeroDivisionError, ValueError, TypeError):
             return None
     return None
@@ -138,7 +138,7 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
 
 def _function(expr: Expr) -> Callable[[mp.mpf], mp.mpf]:
     def at(t: mp.mpf) -> mp.mpf:
-        value = expr.xreplace({_T: Float(t, 110)}).evalf(100)
+        value = expr.xreplace({T: Float(t, 110)}).evalf(100)
         if not (value.is_Number and value.is_finite):
             raise ValueError
         return mp.mpf(str(value))
@@ -150,16 +150,31 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
     r = mp.mpf(int(radius.p)) / int(radius.q)
     interval = [mp.mpf(0), r * r] if even else [-r, r]
 
-    def function(z: mp.mpf) -> mp.mpf:
+    def at(z: mp.mpf) -> mp.mpf:
         return quotient(mp.sqrt(z)) if even else quotient(z)
 
-    size = abs(quotient(mp.mpf(0)))
-    for degree in DEGREES:
-        coefficients, error = mp.chebyfit(function, interval, degree + 1, error=True)
+    found = coefficients(at, interval, abs(quotient(mp.mpf(0))))
+    if found is None:
+        return None
+    z = T**2 if even else T
+    value: Expr = sympy.Integer(0)
+    for coefficient in found:
+        value = value * z + Float(mp.nstr(coefficient, 20), 20)
+    return value
+
+
+def coefficients(
+    at: Callable[[mp.mpf], mp.mpf],
+    interval: Sequence[mp.mpf],
+    size: mp.mpf,
+    degrees: Sequence[int] = DEGREES,
+) -> list[mp.mpf] | None:
+    """Of the polynomial that is the function on an interval, the highest first; None if none is.
+
+    size: what its error is compared with. degrees: those tried.
+    """
+    for degree in degrees:
+        found, error = mp.chebyfit(at, list(interval), degree + 1, error=True)
         if error <= PRECISE * size:
-            z = _T**2 if even else _T
-            value: Expr = sympy.Integer(0)
-            for coefficient in coefficients:
-                value = value * z + Float(mp.nstr(coefficient, 20), 20)
-            return value
+            return list(found)
     return None

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import math
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
+from typing import Any
+
+from mpmath import mp
 
 from autofn.model import Definition
 from autofn.rewrite.simulate import Point
@@ -23,7 +26,12 @@ MAGNITUDES = (
 )  # fmt: skip
 
 SEVERAL = 96
-"""Points where there are several tensors."""
+"""Points where there are several tensors, of mixed magnitudes."""
+
+UNIFORM = 32
+"""Points beside those, drawn evenly from intervals of these widths."""
+
+WIDTHS = (1.0, 4.0, 20.0, 110.0)
 
 WITHIN = 2.0**40
 """Magnitudes of several tensors; 0 beside them."""
@@ -41,12 +49,15 @@ The others are so small that products with it are finite.
 def of(definition: Definition, tensors: Sequence[str]) -> list[Point]:
     """Points within the formula's domain, at the default values of its parameters, or at 1."""
     given = {name: _single(value) for name, value in defaults(definition).items()}
-    domains = {
+    return within(points(tensors, given), domains_of(definition, tensors))
+
+
+def domains_of(definition: Definition, tensors: Sequence[str]) -> Mapping[str, tuple[float, float]]:
+    return {
         name: (float(interval.start), float(interval.end))
         for name, interval in definition.options.domain
         if name in tensors
     }
-    return within(points(tensors, given), domains)
 
 
 def defaults(definition: Definition) -> dict[str, float]:
@@ -76,11 +87,77 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
                 size = _single(close * (1 + rng.uniform(-1, 1) * 2.0 ** -rng.randrange(1, 12)))
             values[name] = rng.choice((1.0, -1.0)) * size
         found.append({**values, **given})
+    for k in range(UNIFORM):
+        width = WIDTHS[k % len(WIDTHS)]
+        found.append({**{name: _single(rng.uniform(-width, width)) for name in tensors}, **given})
     for k in range(OVERFLOWING):
         values = {name: _signed(rng, 10 ** -rng.uniform(4, 30)) for name in tensors}
         values[tensors[k % len(tensors)]] = _signed(rng, rng.uniform(85, 103))
         found.append({**values, **given})
     return found
+
+
+ROOTS = 6
+"""So many roots at most have points beside them."""
+
+BEGINNINGS = 12
+"""Points of several tensors, from which roots are looked for."""
+
+SCALES = tuple(2.0**k for k in range(-4, 5))
+BISECTIONS = 12
+BESIDE = tuple(
+    side * (1 + sign * away)
+    for side, sign in ((8 / 7, 1), (8 / 9, -1))
+    for away in (1e-3, 4e-3, 1e-2, 2e-2, 4e-2)
+)
+"""Multiples of a root: as near to it as results are judged, and a little farther."""
+
+
+def beside_roots(
+    all_points: Sequence[Point], tensors: Sequence[str], values: Callable[[Point], Sequence[Any]]
+) -> list[Point]:
+    """Points just outside of what counts as near a root, where the most cancels.
+
+    values: the results at a point. Roots are looked for along the direction of each point.
+    """
+    one = len(tensors) == 1
+    scales = ORDINARY if one else SCALES
+    directions = (
+        [{**all_points[0], tensors[0]: sign} for sign in (1.0, -1.0)]
+        if one and all_points
+        else all_points[SEVERAL : SEVERAL + BEGINNINGS]
+    )
+    found: list[Point] = []
+    for point in directions:
+
+        def signs(scale: float, point: Point = point) -> list[int]:
+            return [_sign(value) for value in values(_scaled(point, tensors, scale))]
+
+        for low, high in _changes([(scale, signs(scale)) for scale in scales]):
+            before = signs(low)
+            for _ in range(BISECTIONS):
+                middle = (low + high) / 2
+                low, high = (middle, high) if signs(middle) == before else (low, middle)
+            found += [_scaled(point, tensors, low * beside) for beside in BESIDE]
+            if len(found) >= ROOTS * len(BESIDE):
+                return found
+    return found
+
+
+def _sign(value: Any) -> int:
+    """0 where there is none."""
+    return 0 if value is None or not mp.isfinite(value) else int(mp.sign(value))
+
+
+def _changes(column: Sequence[tuple[float, list[int]]]) -> Iterator[tuple[float, float]]:
+    """The intervals at whose ends some result has opposite signs."""
+    for (low, before), (high, after) in itertools.pairwise(column):
+        if any(a * b < 0 for a, b in zip(before, after, strict=True)):
+            yield low, high
+
+
+def _scaled(point: Point, tensors: Sequence[str], scale: float) -> Point:
+    return {name: _single(v * scale) if name in tensors else v for name, v in point.items()}
 
 
 def _signed(rng: Random, size: float) -> float:
@@ -89,9 +166,9 @@ def _signed(rng: Random, size: float) -> float:
 
 def within(all_points: Sequence[Point], domains: Mapping[str, tuple[float, float]]) -> list[Point]:
     """The points inside the domains, ends excluded; moved into them where too few are."""
-    inside = [p for p in all_points if _contains(domains, p)]
-    if len(inside) >= len(all_points) // 4:
-        return inside
+    found = inside(all_points, domains)
+    if len(found) >= len(all_points) // 4:
+        return found
     moved: list[Point] = []
     for point, k in zip(all_points, itertools.count()):
         new = dict(point)
@@ -99,7 +176,11 @@ def within(all_points: Sequence[Point], domains: Mapping[str, tuple[float, float
             if not low < point[name] < high:
                 new[name] = _single(_moved(low, high, abs(point[name]), k))
         moved.append(new)
-    return [p for p in moved if _contains(domains, p)]
+    return inside(moved, domains)
+
+
+def inside(all_points: Sequence[Point], domains: Mapping[str, tuple[float, float]]) -> list[Point]:
+    return [point for point in all_points if _contains(domains, point)]
 
 
 def _contains(domains: Mapping[str, tuple[float, float]], point: Point) -> bool:

@@ -6,14 +6,28 @@ float32 arithmetic, and ties go to fewer operations, then to the earlier candida
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from autofn.program import Program
+from autofn.program import Arithmetic, Program
 from autofn.rewrite.simulate import Error, Sample, error
 
-BUDGETS: Mapping[str, float] = {"forward": 3.0, "backward": 6.0, "double_backward": 32.0}
-"""ULP, in the simulation. It sees few points: the bars of the certificate are 4, 8 and 64."""
+BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
+"""ULP, beyond which exactness is worth a regime of its own."""
+
+BUDGET = 0.75
+"""Of a bar, how wrong a candidate may be to be looked at no further: a sample is no proof."""
+
+FIRST = ("forward", "backward")
+"""The passes to which a formula's own bar applies."""
+
+PESSIMISM = 1.5
+"""By how much a bar is to be missed for exactness to be worth double precision: the simulation
+lets functions be as wrong as they may be."""
+
+RESCUED, DOUBLED = 4, 6
+"""How many candidates are tried again where results are not finite, and all in double: the best,
+and the cheapest."""
 
 
 @dataclass(frozen=True)
@@ -48,29 +62,98 @@ class Decision:
 
 
 def choose(
-    pass_name: str, candidates: Sequence[Candidate], sample: Sample
+    pass_name: str,
+    candidates: Sequence[Candidate],
+    sample: Sample,
+    more: Iterable[Sequence[Candidate]] = (),
+    *,
+    allowed: float | None = None,
 ) -> tuple[Program, Decision]:
-    """The cheapest candidate within the pass's budget; if there is none, the most exact."""
-    budget = BUDGETS[pass_name]
-    costs = [(each.program.cost, each.program.operations, k) for k, each in enumerate(candidates)]
-    errors: dict[int, Error] = {}
-    for *_, k in sorted(costs):
-        errors[k] = error(candidates[k].program, sample)
-        if not errors[k].bad and errors[k].ulp <= budget:
-            break
-    fewest = min(each.bad for each in errors.values())
+    """The cheapest candidate within the pass's budget; if there is none, the most exact.
 
-    def rank(k: int) -> tuple[float, ...]:
-        within = errors[k].ulp <= budget
-        lacks = 0 if within else _steps(errors[k].ulp / budget)
-        return errors[k].bad - fewest, lacks, *costs[k]
-
-    chosen = min(errors, key=rank)
+    Where none meets the bar, those of `more` are looked at, then some in other arithmetic.
+    allowed: ULP, the formula's own bar.
+    """
+    bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
+    budget = BUDGET * bar
+    tried = _Tried(candidates, sample, budget)
+    tried.until_within(range(len(candidates)))
+    if tried.misses(bar):
+        for batch in more:
+            cheaper: Sequence[int] = tried.extend(batch)
+            if not tried.misses(bar):
+                cheaper = [k for k in cheaper if tried.cost(k) < tried.cost(tried.ranked()[0])]
+            tried.until_within(cheaper)
+    singles = tried.ranked()
+    if tried.misses(bar):
+        rescued = [tried.add(k, "rescued", "again in double") for k in singles[:RESCUED]]
+        tried.until_within(rescued)
+    if tried.misses(PESSIMISM * bar):
+        cheapest = sorted(range(len(candidates)), key=tried.cost)[:DOUBLED]
+        tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
+    chosen = tried.ranked()[0]
     measured = tuple(
-        Measured(each.name, each.program.operations, each.program.cost, errors.get(k))
-        for k, each in enumerate(candidates)
+        Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
+        for k, each in enumerate(tried.candidates)
     )
-    return candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
+    return tried.candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
+
+
+class _Tried:
+    """Candidates by number, and the errors of those that were measured."""
+
+    def __init__(self, candidates: Sequence[Candidate], sample: Sample, budget: float):
+        self.candidates = list(candidates)
+        self.errors: dict[int, Error] = {}
+        self._sample = sample
+        self._order = list(range(len(sample.points)))
+        self._budget = budget
+
+    @property
+    def best(self) -> Error:
+        return self.errors[self.ranked()[0]]
+
+    def misses(self, bar: float) -> bool:
+        return bool(self.best.bad) or self.best.ulp > bar
+
+    def extend(self, candidates: Sequence[Candidate]) -> range:
+        """The numbers of further candidates."""
+        self.candidates += candidates
+        return range(len(self.candidates) - len(candidates), len(self.candidates))
+
+    def add(self, number: int, arithmetic: Arithmetic, name: str) -> int:
+        """The number of a candidate in another arithmetic."""
+        old = self.candidates[number]
+        program = replace(old.program, arithmetic=arithmetic)
+        self.candidates.append(Candidate(f"{old.name}, {name}", program))
+        return len(self.candidates) - 1
+
+    def until_within(self, numbers: Sequence[int]) -> None:
+        """Measures the cheapest first, up to one within the budget."""
+        for number in sorted(numbers, key=self.cost):
+            program = self.candidates[number].program
+            best = self.best if self.errors else None
+            found = self.errors[number] = error(program, self._sample, self._order, best)
+            if found.number is not None:
+                # Where one fails others do: looked at first from now on.
+                self._order.remove(found.number)
+                self._order.insert(0, found.number)
+            if not found.bad and found.ulp <= self._budget:
+                break
+
+    def ranked(self) -> list[int]:
+        """The best first, among those that were measured."""
+        return sorted(self.errors, key=self._rank)
+
+    def cost(self, number: int) -> tuple[float, int, int]:
+        program = self.candidates[number].program
+        return program.cost, program.operations, number
+
+    def _rank(self, number: int) -> tuple[float, ...]:
+        found = self.errors[number]
+        within = found.ulp <= self._budget
+        lacks = 0 if within else _steps(found.ulp / self._budget)
+        return found.bad, lacks, *self.cost(number)
 
 
 STEP = 1.25

@@ -21,16 +21,26 @@ from autofn.ops import OPS
 from autofn.program import Node, Program
 
 EXACT = 400
-WORKING = 100
+WORKING = 240
 """Bits: of the truth, and of an operation before it is rounded."""
 
-BITS, LEAST, TOP = 24, -149, 128
-"""Of float32: significant bits, the exponent of the least subnormal, and of the first overflow."""
+
+@dataclass(frozen=True)
+class Format:
+    """Significant bits, the exponent of the least subnormal, and of the first overflow."""
+
+    bits: int
+    least: int
+    top: int
+
+
+SINGLE = Format(24, -149, 128)
+DOUBLE = Format(53, -1074, 1024)
 
 WIDEST = 2000
 """Numbers beyond 2**2000 are infinite here, and below its inverse 0."""
 
-PAST = 200
+PAST = {SINGLE: 200, DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
     op for op in OPS if op.endswith("_of_sum") and not op.startswith(("sin", "cos", "softplus"))
 )
@@ -77,11 +87,24 @@ def _exact(op: str, args: list[Any], n: int | None) -> Any:
     try:
         if op.startswith("times_"):
             # A factor that has vanished makes 0 of anything.
-            factor = _bounded(OPS[op].exact(mp.mpf(1), *args[1:]))
+            factor = _bounded(_value(op, n, mp.mpf(1), *args[1:]))
             return mp.mpf(0) if factor == 0 else _bounded(args[0] * factor)
-        return _bounded(OPS[op].exact(*args) if n is None else OPS[op].exact(*args, n))
+        return _bounded(_value(op, n, *args))
     except _FAILS:
         return mp.nan
+
+
+def _value(op: str, n: int | None, *args: Any) -> Any:
+    """An operation in the working precision."""
+    if OPS[op].cost < OPS["exp"].cost:
+        return OPS[op].exact(*args) if n is None else OPS[op].exact(*args, n)
+    return _function(mp.prec, op, n, args)
+
+
+@lru_cache(maxsize=100_000)
+def _function(precision: int, op: str, n: int | None, args: tuple[Any, ...]) -> Any:
+    """Candidates, and the passes of a formula, have most of their functions in common."""
+    return OPS[op].exact(*args) if n is None else OPS[op].exact(*args, n)
 
 
 def _bounded(value: Any) -> Any:
@@ -102,6 +125,28 @@ def _bounded(value: Any) -> Any:
 
 def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
     """Each output as a float32 machine might compute it; `seed` turns the errors of functions."""
+    if program.arithmetic == "double":
+        return _in_double(program, point, seed)
+    found = _in_format(program, point, seed, SINGLE)
+    if program.arithmetic == "single" or not any(map(_is_in_doubt, found)):
+        return found
+    again = _in_double(program, point, seed)
+    return [w if _is_in_doubt(v) else v for v, w in zip(found, again, strict=True)]
+
+
+def _is_in_doubt(value: Any) -> bool:
+    """Whether a result of the first try is computed again in double: `doubt` of `ops`."""
+    if value is None or value == 0:
+        return False
+    return not mp.isfinite(value) or bool(mp.mag(value) <= -100)
+
+
+def _in_double(program: Program, point: Point, seed: int) -> list[Any]:
+    found = _in_format(program, point, seed, DOUBLE)
+    return [value if value is None else rounded(value) for value in found]
+
+
+def _in_format(program: Program, point: Point, seed: int, form: Format) -> list[Any]:
     found: list[Any] = []
     with mp.workprec(WORKING):
         for index, node in enumerate(program.nodes):
@@ -110,41 +155,42 @@ def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
                 found.append(rounded(mp.mpf(point.get(node.input, 1.0))))
             elif node.op == "constant":
                 value = _constant(node.constant)
-                found.append(value if isinstance(value, bool) else rounded(value))
+                found.append(value if isinstance(value, bool) else rounded(value, form))
             elif node.op == "constant_rest":
                 value = _constant(node.constant)
-                found.append(rounded(value - rounded(value)))
+                found.append(rounded(value - rounded(value, form), form))
             else:
                 args = [found[arg] for arg in node.args]
-                if node.op in EXPONENTIAL_OF_SUM and abs(args[-2]) > PAST:
+                if node.op in EXPONENTIAL_OF_SUM and abs(args[-2]) > PAST[form]:
                     # They do not look at the rest there, which is NaN for what has overflowed.
                     args[-1] = mp.zero
-                found.append(_simulated(node, args, _turn(index, seed)))
+                found.append(_simulated(node, args, _turn(index, seed), form))
     return [None if o.node is None else found[o.node] for o in program.outputs]
 
 
-def rounded(value: Any) -> Any:
-    """The nearest float32, ties to even; infinite beyond the largest."""
+def rounded(value: Any, form: Format = SINGLE) -> Any:
+    """The nearest number of a format, ties to even; infinite beyond the largest."""
     _, mantissa, exponent, count = value._mpf_
     if not mantissa:
         return value
     top = exponent + count
-    if top > TOP:
+    if top > form.top:
         return mp.inf if value > 0 else -mp.inf
-    bits = min(BITS, top - LEAST)
+    bits = min(form.bits, top - form.least)
     if bits < 0:
         return mp.zero
     if bits == 0:
         # Between a half and one times the least subnormal: a tie goes to 0.
         up = mantissa != 1
-        return (mp.ldexp(1, LEAST) if value > 0 else -mp.ldexp(1, LEAST)) if up else mp.zero
+        least = mp.ldexp(1, form.least)
+        return (least if value > 0 else -least) if up else mp.zero
     near = mp.make_mpf(mpf_pos(value._mpf_, bits, round_nearest))
-    return near if mp.mag(near) <= TOP else (mp.inf if value > 0 else -mp.inf)
+    return near if mp.mag(near) <= form.top else (mp.inf if value > 0 else -mp.inf)
 
 
-def spacing(value: Any) -> Any:
-    """One unit in the last place of a float32 of this size."""
-    return mp.ldexp(1, max(mp.mag(value) - BITS, LEAST) if value else LEAST)
+def spacing(value: Any, form: Format = SINGLE) -> Any:
+    """One unit in the last place of a number of this size."""
+    return mp.ldexp(1, max(mp.mag(value) - form.bits, form.least) if value else form.least)
 
 
 def _turn(index: int, seed: int) -> int:
@@ -152,39 +198,49 @@ def _turn(index: int, seed: int) -> int:
     return 1 if ((index * 2654435761 + seed * 40503) >> 7) & 1 else -1
 
 
-def _simulated(node: Node, args: list[Any], turn: int) -> Any:
+def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
     op = OPS[node.op]
     try:
         if node.op == "sum_rest":
             total = mp.fadd(*args, exact=True)
-            return _minus_rounded(total)
+            return _minus_rounded(total, form)
         if node.op == "product_rest":
-            return _minus_rounded(mp.fmul(*args, exact=True))
+            return _minus_rounded(mp.fmul(*args, exact=True), form)
         if node.op == "fma":
             a, b, c = args
-            return rounded(mp.fadd(mp.fmul(a, b, exact=True), c, exact=True))
+            return rounded(mp.fadd(mp.fmul(a, b, exact=True), c, exact=True), form)
+        if node.op == "polynomial":
+            return _polynomial(node, args, form)
         if node.op.startswith("times_"):
             # Rounded once; a factor of exactly 0 makes 0 of anything, as those functions do.
-            factor = op.exact(mp.mpf(1), *args[1:])
+            factor = _value(node.op, node.n, mp.mpf(1), *args[1:])
             value = mp.zero if factor == 0 else args[0] * factor
         else:
-            value = op.exact(*args) if node.n is None else op.exact(*args, node.n)
+            value = _value(node.op, node.n, *args)
     except _FAILS:
         return mp.nan
     if isinstance(value, bool):
         return value
     if not isinstance(value, mp.mpf):
         value = mp.mpf(value) if isinstance(value, int) else mp.nan
-    inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > LEAST
-    if inexact and value != rounded(value):
-        value += turn * (op.ulp - 0.5) * spacing(value)
-    return rounded(value)
+    inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > form.least
+    if inexact and value != rounded(value, form):
+        value += turn * (op.ulp - 0.5) * spacing(value, form)
+    return rounded(value, form)
 
 
-def _minus_rounded(value: Any) -> Any:
-    near = rounded(value)
+def _polynomial(node: Node, args: list[Any], form: Format) -> Any:
+    t, *terms = args
+    value, *rest = terms[node.n if form is SINGLE else 0 :]
+    for term in rest:
+        value = rounded(mp.fadd(mp.fmul(value, t, exact=True), term, exact=True), form)
+    return value
+
+
+def _minus_rounded(value: Any, form: Format) -> Any:
+    near = rounded(value, form)
     # As in a machine: what an overflowing sum lost is not a number.
-    return rounded(mp.fsub(value, near, exact=True)) if mp.isfinite(near) else mp.nan
+    return rounded(mp.fsub(value, near, exact=True), form) if mp.isfinite(near) else mp.nan
 
 
 # --- errors ----------------------------------------------------------------------------------
@@ -195,15 +251,19 @@ class Error:
     """The largest error of a program, over points and outputs.
 
     bad: how many results are not finite, or off by more than a million ULP, and should not be.
-    ulp: the largest other error; at: where the worst of all is.
+    ulp: the largest other error; at: where the worst of all is, the point of this number.
+    whole: whether all points were looked at; else the error is at least this.
     """
 
     bad: int
     ulp: float
     at: tuple[tuple[str, float], ...] = ()
+    number: int | None = None
+    whole: bool = True
 
     def __str__(self) -> str:
-        return f"{self.bad} bad" if self.bad else f"{self.ulp:.1f} ULP"
+        least = "" if self.whole else "at least "
+        return least + (f"{self.bad} bad" if self.bad else f"{self.ulp:.1f} ULP")
 
 
 LOST = 2.0**20
@@ -244,7 +304,7 @@ def sampled(program: Program, points: Iterable[Point], scaled: frozenset[str]) -
 
 
 def _judged(value: Any, beside: Sequence[Any], point: Point) -> Any:
-    if value is None or not mp.isfinite(value) or mp.mag(value) > TOP - 1:
+    if value is None or not mp.isfinite(value) or mp.mag(value) > SINGLE.top - 1:
         return None
     at_infinity = any(abs(v) == float("inf") for v in point.values())
     if not at_infinity and any(not mp.isfinite(v) or v * value < 0 for v in beside):
@@ -252,22 +312,43 @@ def _judged(value: Any, beside: Sequence[Any], point: Point) -> Any:
     return value
 
 
-def error(program: Program, sample: Sample) -> Error:
-    """The error of a program in simulated float32 against the truths of the sample."""
-    bad, worst, at = 0, 0.0, None
-    for seed, (point, truths) in enumerate(zip(sample.points, sample.truths, strict=True)):
-        values = simulated(program, point, seed)
-        for value, truth in zip(values, truths, strict=True):
+HOPELESS = 2.0
+"""How many times the error of the best a candidate's must be to be looked at no further."""
+
+
+def error(
+    program: Program,
+    sample: Sample,
+    order: Iterable[int] | None = None,
+    best: Error | None = None,
+) -> Error:
+    """The error of a program in simulated float32 against the truths of the sample.
+
+    order: of the points, by number. best: where the error is clearly worse, the rest is left out.
+    """
+    bad, worst, number = 0, 0.0, None
+    for index in range(len(sample.points)) if order is None else order:
+        values = simulated(program, sample.points[index], index)
+        for value, truth in zip(values, sample.truths[index], strict=True):
             if truth is None or value is None:
                 continue
-            if mp.isfinite(value):
-                with mp.workprec(EXACT):
-                    off = float(abs(value - truth) / spacing(truth))
-            else:
-                off = float("inf")
+            off = _off(value, truth)
             if off > LOST:
                 bad += 1
-                at = point if bad == 1 else at
+                number = index if bad == 1 else number
             elif off > worst:
-                worst, at = off, at if bad else point
-    return Error(bad, worst, tuple(sorted(at.items())) if at is not None else ())
+                worst, number = off, number if bad else index
+        if best and (bad > best.bad or (bad == best.bad and worst > HOPELESS * best.ulp)):
+            return Error(bad, worst, _at(sample, number), number, whole=False)
+    return Error(bad, worst, _at(sample, number), number)
+
+
+def _off(value: Any, truth: Any) -> float:
+    if not mp.isfinite(value):
+        return float("inf")
+    with mp.workprec(EXACT):
+        return float(abs(value - truth) / spacing(truth))
+
+
+def _at(sample: Sample, number: int | None) -> tuple[tuple[str, float], ...]:
+    return () if number is None else tuple(sorted(sample.points[number].items()))
