@@ -53,6 +53,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T bessel_basis_forward(T x, 
   return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kNear>(v1 * x);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
@@ -62,6 +63,16 @@ AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& g
   const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
   grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) * square(v0);
   grad_n = v1 * v4 * (sinc<kNear>(v2) - v2 * v3);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
+  double grad_x_, grad_n_;
+  scalar::bessel_basis_backward<double, kNear>(grad, x, n, cutoff, grad_x_, grad_n_);
+  grad_x = T(grad_x_);
+  grad_n = T(grad_n_);
 }
 
 }  // namespace autofn_bessel_basis

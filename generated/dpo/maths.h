@@ -61,25 +61,20 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void dpo_double_backward(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
     T& grad_rejected) {
-  const T v0 = chosen - rejected;
-  const T v1 = beta * v0;
-  const T v2 = std::fma(beta, v0, -(beta * v0));
-  const T v3 = std::fma(beta, sum_rest(chosen, -rejected), v2);
-  const T v4 = -v3;
-  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
-  const T v5 = -v1;
-  const T v7 = v6 + T(1);
-  const T v8 = beta / v7;
-  const T v9 = square(beta);
-  const T v10 = square(T(1) / v7);
-  const T v11 = v10 * (v9 * (d_chosen * grad));
-  const T v12 = v10 * (v9 * (d_rejected * grad));
-  const T v13 = times_lower<kNear>(v8 * d_rejected, v5, v4);
-  const T v14 = times_lower<kNear>(times_lower<kNear>(-v12, v1, v3), v5, v4);
-  const T v15 = times_lower<kNear>(times_lower<kNear>(-v11, v1, v3), v5, v4);
-  grad_grad = times_lower<kNear>(-d_chosen * v8, v5, v4) + v13;
-  grad_chosen = times_lower<kNear>(times_lower<kNear>(v11, v1, v3), v5, v4) + v14;
-  grad_rejected = v15 + times_lower<kNear>(times_lower<kNear>(v12, v1, v3), v5, v4);
+  const T v0 = beta * (chosen - rejected);
+  const T v1 = -v0;
+  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v0))) + T(1);
+  const T v3 = beta / v2;
+  const T v4 = square(beta);
+  const T v5 = square(T(1) / v2);
+  const T v6 = v5 * (v4 * (d_chosen * grad));
+  const T v7 = v5 * (v4 * (d_rejected * grad));
+  const T v8 = times_lower<kNear>(v3 * d_rejected, v1);
+  const T v9 = times_lower<kNear>(times_lower<kNear>(-v7, v0), v1);
+  const T v10 = times_lower<kNear>(times_lower<kNear>(-v6, v0), v1);
+  grad_grad = times_lower<kNear>(-d_chosen * v3, v1) + v8;
+  grad_chosen = times_lower<kNear>(times_lower<kNear>(v6, v0), v1) + v9;
+  grad_rejected = v10 + times_lower<kNear>(times_lower<kNear>(v7, v0), v1);
 }
 
 }  // namespace autofn_dpo

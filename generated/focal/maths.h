@@ -53,51 +53,60 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
   const T sp0 = softplus<kNear>(-v0);
   const T sp1 = softplus<kNear>(v0);
-  const T v1 = -std::fma(sp1, gamma, -(sp1 * gamma));
-  const T v4 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma, v1);
-  const T v2 = sp1 * (T(1) - target) * (alpha - T(1));
-  const T v3 = -std::fma(sp0, gamma, -(sp0 * gamma));
-  return v4 - autofn::times_exp<kNear>(v2, -sp0 * gamma, v3);
+  const T v2 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma);
+  const T v1 = sp1 * (T(1) - target) * (alpha - T(1));
+  return v2 - autofn::times_exp<kNear>(v1, -sp0 * gamma);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
+  return T(scalar::focal_forward<double, kNear>(input, target, alpha, gamma));
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   const T v0 = clamp(input, T(-4e+18), T(4e+18));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T sp0 = softplus<kNear>(-v0);
-  const T v2 = gamma * sp0;
-  const T v3 = -v2;
-  const T v4 = -std::fma(gamma, sp0, -(gamma * sp0));
-  const T v5 = alpha * target;
-  const T sp1 = softplus<kNear>(v0);
-  const T v6 = gamma * sp1;
-  const T v7 = -v6;
-  const T v8 = -std::fma(gamma, sp1, -(gamma * sp1));
-  const T v9 = autofn::times_exp<kNear>(target * (v2 * alpha), v7, v8);
-  const T v10 = autofn::times_exp<kNear>(alpha, v3, v4) + v9;
-  const T v11 = autofn::times_exp<kNear>(target, v3, v4) + v10 - autofn::exp<kNear>(v3, v4);
-  const T v12 = v11 - autofn::times_exp<kNear>(v5, v3, v4);
-  const T v13 = alpha * v6;
-  const T v14 = autofn::times_exp<kNear>(target * v6, v3, v4);
-  const T v15 = autofn::times_exp<kNear>(v13, v3, v4) + v14;
-  const T v16 = autofn::times_exp<kNear>(v5, v7, v8) + v15;
-  const T v17 = autofn::times_exp<kNear>(target * v13, v3, v4);
-  const T v18 = v16 - autofn::times_exp<kNear>(v6, v3, v4) - v17;
-  const T sp2 = softplus<kNear>(-input);
-  const T sp3 = softplus<kNear>(input);
-  const T v19 = -std::fma(gamma, sp3, -(gamma * sp3));
-  const T v20 = -std::fma(gamma, sp2, -(gamma * sp2));
-  const T v21 = autofn::times_exp<kNear>(sp3 * (alpha - T(1)), -gamma * sp2, v20);
-  grad_input = -grad * (v0 < T(0) ? v18 + v1 * v12 : v12 + v1 * v18) / (v1 + T(1));
-  grad_target = grad * (autofn::times_exp<kNear>(alpha * sp2, -gamma * sp3, v19) + v21);
+  const T v1 = gamma * softplus<kNear>(v0);
+  const T v2 = -v1;
+  const T v3 = gamma * softplus<kNear>(-v0);
+  const T v4 = alpha - T(1);
+  const T v5 = T(1) - target;
+  const T v6 = -v3;
+  const T sp0 = softplus<kNear>(-input);
+  const T sp1 = softplus<kNear>(input);
+  const T v7 = times_sigmoid<kNear, true>(-v5 * (v1 * v4), v0);
+  const T v8 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(alpha * target, v0), v2);
+  const T v9 = times_sigmoid<kNear>(target * (alpha * v3), v0);
+  const T v10 = autofn::times_exp<kNear>(v7, v6) - v8 - autofn::times_exp<kNear>(v9, v2);
+  const T v11 = v10 - autofn::times_exp<kNear>(times_sigmoid<kNear>(v4 * v5, v0), v6);
+  const T v12 = autofn::times_exp<kNear>(alpha * sp0, -gamma * sp1);
+  grad_input = grad * v11;
+  grad_target = grad * (autofn::times_exp<kNear>(v4 * sp1, -gamma * sp0) + v12);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void focal_backward(
+    T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
+  double grad_input_, grad_target_;
+  scalar::focal_backward<double, kNear>(grad, input, target, alpha, gamma, grad_input_,
+      grad_target_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void focal_double_backward(
     T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
@@ -156,6 +165,20 @@ AUTOFN_FN void focal_double_backward(
   grad_grad = -v22 * (c0 ? v20 + v1 * v17 : v17 + v1 * v20) + v43;
   grad_input = v44 + d_target * (v21 * v31);
   grad_target = v22 * v31;
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void focal_double_backward(
+    T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
+    T& grad_input, T& grad_target) {
+  double grad_grad_, grad_input_, grad_target_;
+  scalar::focal_double_backward<double, kNear>(grad, d_input, d_target, input, target, alpha, gamma,
+      grad_grad_, grad_input_, grad_target_);
+  grad_grad = T(grad_grad_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
 }
 
 }  // namespace autofn_focal

@@ -16,8 +16,8 @@ void geglu_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -46,8 +46,8 @@ void geglu_backward_block(
   T* grad_x = outputs[1];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -79,23 +79,27 @@ void geglu_double_backward_block(
   T* grad_x = outputs[2];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      geglu_double_backward<T, true>(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],
-          grad_gate[i], grad_x[i]);
-      odd += grad_grad[i] * T(0) + grad_gate[i] * T(0) + grad_x[i] * T(0);
+      scalar::geglu_double_backward<T, true>(grad[i], d_gate[i], d_x[i], gate[i], x[i],
+          grad_grad[i], grad_gate[i], grad_x[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_gate[i]) + doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      geglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i], grad_gate[i],
-          grad_x[i]);
+      double again0, again1, again2;
+      scalar::geglu_double_backward<double>(grad[i], d_gate[i], d_x[i], gate[i], x[i], again0,
+          again1, again2);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_gate[i] = doubt(grad_gate[i]) == T(0) ? grad_gate[i] : T(again1);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again2);
     }
   }
 }

@@ -13,13 +13,34 @@
 
 namespace autofn_gelu {
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_forward(T x) {
   return autofn::times_normcdf<kNear>(x, x);
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_backward(T grad, T x) {
-  const T v0 = autofn::times_exp_product<kNear>(T(0.3989422804014327) * x, x, T(-0.5) * x);
-  return grad * (v0 + autofn::normcdf<kNear>(x));
+  const T v0 = x + T(0.7517915368080139) - T(1.211444945855772e-08);
+  const T v1 = autofn::times_exp_product<kNear>(T(0.3989422804014327) * x, x, T(-0.5) * x);
+  const T v3 = grad * (v1 + autofn::normcdf<kNear>(x));
+  const T v2 = polynomial<6>(v0, T(1.6272460649032847e-09), T(-1.1914710659449425e-09),
+      T(-3.515901354824271e-08), T(-1.7318806673577015e-09), T(5.701095434803276e-07),
+      T(4.32888739537647e-07), T(-7.748407467827868e-06), T(-1.1214389120190998e-05),
+      T(8.615946800538514e-05), T(0.0001863397473385962), T(-0.0007448268373928228),
+      T(-0.0022395380681540836), T(0.004539228379033552), T(0.01942167983819225),
+      T(-0.014771522148240748), T(-0.11400823329722176), T(-0.01819967639867115),
+      T(0.388284982990552), T(0.4314939923140469));
+  return std::fabs(v0) < T(0.5625) ? v0 * grad * v2 : v3;
 }
 
 template <typename T, bool kNear = false>

@@ -16,6 +16,18 @@ namespace autofn_gelu_tanh {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   const T s = a + b, t = s - a;
@@ -54,19 +66,29 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
-  const T v0 = square(x);
-  const T v1 = T(0.07135481627260025) * v0;
-  const T v2 = v1 + T(1.5957691216057308);
-  const T v10 = T(1.5957691216057308) * x * (T(0.134145) * v0 + T(1));
-  const T v3 = x * v2;
-  const T v4 = std::fma(T(0.07135481627260025), v0, -(T(0.07135481627260025) * v0));
-  const T v6 = std::fma(T(0.07135481627260025), std::fma(x, x, -(x * x)), v4);
-  const T v5 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v7 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v8 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v5, v6) + v7;
-  const T v9 = std::fma(x, v8, std::fma(x, v2, -(x * v2)));
-  const T v11 = grad * (times_sigmoid<kNear, true>(v10, v3, v9) + T(1));
-  return times_sigmoid<kNear>(v11, v3, v9);
+  const T v0 = x + T(0.7524614334106445) - T(1.1339628268847483e-08);
+  const T v1 = square(x);
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v11 = T(1.5957691216057308) * x * (T(0.134145) * v1 + T(1));
+  const T v4 = x * v3;
+  const T v5 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v7 = std::fma(T(0.07135481627260025), std::fma(x, x, -(x * x)), v5);
+  const T v6 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v8 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v9 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v7) + v8;
+  const T v10 = std::fma(x, v9, std::fma(x, v3, -(x * v3)));
+  const T v12 = grad * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
+  const T v14 = times_sigmoid<kNear>(v12, v4, v10);
+  const T v13 = polynomial<9>(v0, T(-1.7903898769949068e-08), T(1.4821757726418514e-09),
+      T(2.337536378755727e-08), T(-1.6762839819680276e-08), T(4.735714825757773e-08),
+      T(1.4148006422678072e-07), T(-4.184897244896431e-07), T(-9.898379997365016e-07),
+      T(2.4300065245769514e-06), T(5.91860679999386e-06), T(-1.5950242970469192e-05),
+      T(-3.4956171102853107e-05), T(0.0001242521989524973), T(0.00026392764048098754),
+      T(-0.0009274420168792188), T(-0.002422731845872927), T(0.005261059254630502),
+      T(0.01968230945983306), T(-0.016619328343044883), T(-0.11394448308095899),
+      T(-0.015782853521848113), T(0.38751844613578895), T(0.4304000910248585));
+  return std::fabs(v0) < T(0.5625) ? v0 * grad * v13 : v14;
 }
 
 template <typename T, bool kNear = false>

@@ -15,13 +15,6 @@
 
 namespace autofn_laplace_nll {
 
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
-}
-
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
@@ -37,19 +30,29 @@ AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
   return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = sign(v0);
-  const T v2 = clamp(log_scale, -T(INFINITY), T(4e+18));
-  const T v3 = -v2;
-  const T v4 = v1 * grad;
-  const bool c0 = v2 > T(48);
-  const T v5 = grad * autofn::times_exp<kNear>(v1, v3);
-  grad_input = c0 ? times_lower<kNear>(v4, v3) : v5;
-  grad_target = c0 ? times_lower<kNear>(-v4, v3) : -v5;
-  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v3));
+  const T v1 = -clamp(log_scale, -T(INFINITY), T(4e+18));
+  const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
+  grad_input = v2;
+  grad_target = -v2;
+  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v1));
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void laplace_nll_backward(
+    T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
+  double grad_input_, grad_target_, grad_log_scale_;
+  scalar::laplace_nll_backward<double, kNear>(grad, input, target, log_scale, grad_input_,
+      grad_target_, grad_log_scale_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
+  grad_log_scale = T(grad_log_scale_);
 }
 
 template <typename T, bool kNear = false>

@@ -13,6 +13,25 @@
 
 namespace autofn_logish {
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -44,21 +63,39 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = v0 * autofn::log1p(sigmoid<kNear>(v0));
-  return v0 < T(-48) ? times_lower<kNear>(v0, v0) : v1;
+  return v0 * autofn::log1p(sigmoid<kNear>(v0));
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
+  const T out = scalar::logish_forward<T, kNear>(x);
+  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  return T(scalar::logish_forward<double>(x));
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = T(2) * v0;
+  const T v0 = x + T(1.3724541664123535) - T(2.9386661404486937e-08);
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v2 = T(2) * v1;
   const T l0 = autofn::log1p(sigmoid<kNear>(x));
-  const T v2 = x + T(3) * l0;
+  const T v3 = x + T(3) * l0;
   const bool c0 = x < T(0);
-  const T v3 = grad * (c0 ? l0 + v0 * (v2 + v1 * l0) : v0 * (v2 + v0 * l0) + T(2) * l0);
-  const T v4 = v3 / ((v0 + T(1)) * (c0 ? v1 + T(1) : v0 + T(2)));
-  return x < T(-48) ? times_lower<kNear>(grad * (x + T(1)), x) : v4;
+  const T v4 = grad * (c0 ? l0 + v1 * (v3 + v2 * l0) : v1 * (v3 + v1 * l0) + T(2) * l0);
+  const T v5 = v4 / ((v1 + T(1)) * (c0 ? v2 + T(1) : v1 + T(2)));
+  const T v7 = x < T(-48) ? times_lower<kNear>(grad * (x + T(1)), x) : v5;
+  const T v6 = polynomial<8>(v0, T(-8.776218808583559e-10), T(-7.528005550931278e-10),
+      T(5.682198887267955e-09), T(1.689363724279096e-08), T(-2.8468831870327317e-08),
+      T(-2.2767396407418223e-07), T(-9.903224163380876e-08), T(2.1714401189734405e-06),
+      T(4.806702769914051e-06), T(-1.3134751330228606e-05), T(-6.97776982303418e-05),
+      T(2.6202415657042573e-06), T(0.0006480649192183967), T(0.0010926871777721264),
+      T(-0.0036799106328429454), T(-0.014993584924528795), T(0.003153222972179397),
+      T(0.1086792851437427), T(0.18341467184783952));
+  return std::fabs(v0) < T(0.5) ? v0 * grad * v6 : v7;
 }
 
 template <typename T, bool kNear = false>

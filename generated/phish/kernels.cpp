@@ -15,21 +15,22 @@ void phish_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = phish_forward<T, true>(x[i]);
-      odd += out[i] * T(0);
+      out[i] = scalar::phish_forward<T, true>(x[i]);
+      odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = phish_forward(x[i]);
+      const double again0 = scalar::phish_forward<double>(x[i]);
+      out[i] = doubt(out[i]) == T(0) ? out[i] : T(again0);
     }
   }
 }
@@ -43,8 +44,8 @@ void phish_backward_block(
   T* grad_x = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -73,8 +74,8 @@ void phish_double_backward_block(
   T* grad_x = outputs[1];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -16,6 +16,13 @@ namespace autofn_phish {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v / cosh(x)**2, rounded to a subnormal number once.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
@@ -29,26 +36,38 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
   return v0 * autofn::tanh(autofn::times_normcdf<kNear>(v0, v0));
 }
+}  // namespace scalar
 
-template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
-  const T v1 = square(v0);
-  const T v2 = T(0.5) * v1;
-  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(v2)));
-  const T v4 = autofn::times_normcdf<kNear>(v0, v0);
-  const T v5 = T(0.7978845608028654) * v1;
-  const T v6 = autofn::times_normcdf<kNear>(times_sech2<kNear>(T(2) * v0, v4), v0);
-  const T v7 = v6 + T(2) * autofn::tanh(v4);
-  const T v8 = times_sech2<kNear>(v5, v4) + v3 * v7;
-  const bool c0 = v2 < T(0);
-  const T v9 = T(0.5) * grad * (c0 ? v8 : v7 + times_sech2<kNear>(v3 * v5, v4));
-  return v9 / (c0 ? v3 : T(1));
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
+  const T out = scalar::phish_forward<T, kNear>(x);
+  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  return T(scalar::phish_forward<double>(x));
 }
 
+namespace scalar {
+template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
+  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v1 = autofn::times_normcdf<kNear>(v0, v0);
+  const T v2 = T(0.3989422804014327) * v0;
+  const T v3 = autofn::times_exp_product<kNear>(v2, v0, T(-0.5) * v0);
+  const T v4 = times_sech2<kNear>(v0 * (autofn::normcdf<kNear>(v0) + v3), v1);
+  return grad * (v4 + autofn::tanh(v1));
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
+  return T(scalar::phish_backward<double, kNear>(grad, x));
+}
+
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(1024));
@@ -63,6 +82,16 @@ AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x
   const T v7 = v5 + autofn::times_exp<kNear>(v4 * (T(2) - v2), v3);
   grad_grad = d_x * v6;
   grad_x = times_sech2<kNear>(d_x * grad * (v7 - t0 * (T(0.5) * v0) * square(v5)), v1);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  double grad_grad_, grad_x_;
+  scalar::phish_double_backward<double, kNear>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
 }
 
 }  // namespace autofn_phish

@@ -427,4 +427,60 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x,
   }
 }
 
+// exp(a * b), the product's rounding made up for: it would cost as many roundings as the product
+// is large.
+template <typename T> AUTOFN_FN T exp_product(T a, T b) {
+  const T p = a * b;
+  const T e = autofn::exp(p);
+  const T rest = std::fma(a, b, -p);
+  // Not where the product overflows: its rest is NaN.
+  return std::fma(e, std::fabs(p) < T(1000) ? rest : T(0), e);
+}
+
+#ifndef __CUDACC__
+// As exp, which reduces the product as it is, not as it rounds.
+inline float exp_product(float a, float b) {
+  const float x = a * b;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(a, b, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return exp_reduced(x, t, r);
+}
+#endif
+
+template <bool kNear, typename T> AUTOFN_FN T exp_product(T a, T b) {
+  if constexpr (kNear) {
+    return exp_near(a * b, std::fma(a, b, -(a * b)));
+  } else {
+    return autofn::exp_product(a, b);
+  }
+}
+
+// v exp(a * b), the product's rounding made up for.
+template <typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
+  const T p = a * b;
+  const T rest = std::fma(a, b, -p);
+  return autofn::times_exp(v, p, std::fabs(p) < T(2000) ? rest : T(0));
+}
+
+#ifndef __CUDACC__
+inline float times_exp_product(float v, float a, float b) {
+  const float x = a * b;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(a, b, n * -0x1.62e4p-1f);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r);
+  return times_exp_reduced(v, x, t, r);
+}
+#endif
+
+template <bool kNear, typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
+  if constexpr (kNear) {
+    return v * exp_near(a * b, std::fma(a, b, -(a * b)));
+  } else {
+    return autofn::times_exp_product(v, a, b);
+  }
+}
+
 }  // namespace autofn

@@ -26,6 +26,7 @@ template <typename T> AUTOFN_FN void quadratic_backward(T grad, T x, T y, T& gra
   grad_y = v0;
 }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void quadratic_double_backward(
     T grad, T d_x, T d_y, T x, T y, T& grad_grad, T& grad_x, T& grad_y) {
@@ -36,6 +37,18 @@ AUTOFN_FN void quadratic_double_backward(
   grad_grad = v0 * d_x + v0 * d_y;
   grad_x = v2 + v3;
   grad_y = v2 + v3;
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T>
+AUTOFN_FN void quadratic_double_backward(
+    T grad, T d_x, T d_y, T x, T y, T& grad_grad, T& grad_x, T& grad_y) {
+  double grad_grad_, grad_x_, grad_y_;
+  scalar::quadratic_double_backward<double>(grad, d_x, d_y, x, y, grad_grad_, grad_x_, grad_y_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
+  grad_y = T(grad_y_);
 }
 
 }  // namespace autofn_quadratic

@@ -34,6 +34,7 @@ AUTOFN_FN void quadratic_terms_backward(
   grad_y = v0 + x * grad_xy + y * (T(2) * grad_yy);
 }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void quadratic_terms_double_backward(
     T grad_z, T grad_xx, T grad_yy, T grad_xy, T d_x, T d_y, T x, T y, T& grad_grad_z,
@@ -49,6 +50,23 @@ AUTOFN_FN void quadratic_terms_double_backward(
   grad_grad_xy = y * d_x + x * d_y;
   grad_x = v1 * (v3 + grad_xx) + d_y * v4;
   grad_y = d_x * v4 + v2 * (v3 + grad_yy);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T>
+AUTOFN_FN void quadratic_terms_double_backward(
+    T grad_z, T grad_xx, T grad_yy, T grad_xy, T d_x, T d_y, T x, T y, T& grad_grad_z,
+    T& grad_grad_xx, T& grad_grad_yy, T& grad_grad_xy, T& grad_x, T& grad_y) {
+  double grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_;
+  scalar::quadratic_terms_double_backward<double>(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x, y,
+      grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_);
+  grad_grad_z = T(grad_grad_z_);
+  grad_grad_xx = T(grad_grad_xx_);
+  grad_grad_yy = T(grad_grad_yy_);
+  grad_grad_xy = T(grad_grad_xy_);
+  grad_x = T(grad_x_);
+  grad_y = T(grad_y_);
 }
 
 }  // namespace autofn_quadratic_terms

@@ -13,6 +13,18 @@
 
 namespace autofn_quick_gelu {
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // What a constant, high + low, loses when it is rounded to T.
 template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
@@ -34,22 +46,28 @@ template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
-  const T v0 = T(1.702) * x;
-  const T v1 = std::fma(T(1.702), x, -(T(1.702) * x));
-  const T v2 = std::fma(x, constant_rest<T>(1.702, 0.0), v1);
-  const T v3 = grad * (times_sigmoid<kNear, true>(v0, v0, v2) + T(1));
-  return times_sigmoid<kNear>(v3, v0, v2);
+  const T v0 = x + T(0.7511542439460754) + T(1.1495213530660265e-08);
+  const T v1 = T(1.702) * x;
+  const T v2 = std::fma(T(1.702), x, -(T(1.702) * x));
+  const T v3 = std::fma(x, constant_rest<T>(1.702, 0.0), v2);
+  const T v4 = grad * (times_sigmoid<kNear, true>(v1, v1, v3) + T(1));
+  const T v6 = times_sigmoid<kNear>(v4, v1, v3);
+  const T v5 = polynomial<8>(v0, T(-3.8013127036654074e-05), T(3.843655992577853e-05),
+      T(5.502740556914213e-05), T(-9.30582370470711e-05), T(-0.00027248728654805836),
+      T(-5.2276107193139624e-05), T(0.0008650997213732787), T(0.0013862735308664972),
+      T(-0.001021635039992863), T(-0.006065159320822201), T(-0.00490248194797207),
+      T(0.013076914673772564), T(0.03303723645815166), T(0.0030781165417769216),
+      T(-0.09435720712879929), T(-0.12774050660220315), T(0.09305963675729129),
+      T(0.42481282173594376), T(0.37071552313509976));
+  return std::fabs(v0) < T(0.28125) ? v0 * grad * v5 : v6;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(1.702) * x;
-  const T v1 = std::fma(T(1.702), x, -(T(1.702) * x));
-  const T v2 = std::fma(x, constant_rest<T>(1.702, 0.0), v1);
-  const T v3 = d_x * (times_sigmoid<kNear, true>(v0, v0, v2) + T(1));
-  const T v4 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
-  grad_grad = times_sigmoid<kNear>(v3, v0, v2);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v4, v0, v2), v0, v2);
+  const T v1 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
+  grad_grad = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v0, v0) + T(1)), v0);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v1, v0), v0);
 }
 
 }  // namespace autofn_quick_gelu

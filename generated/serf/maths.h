@@ -15,6 +15,18 @@ namespace autofn_serf {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -40,17 +52,27 @@ template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T sp0 = softplus<kNear>(v0);
-  const T v2 = autofn::erf(sp0);
-  const T v3 = T(1.1283791670955126) * v0;
-  const T v4 = v2 + autofn::times_exp_product<kNear>(v3, sp0, T(-1) * sp0);
-  const T v6 = grad * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
-  const T v5 = grad * (T(1.1283791670955126) * v0 + T(1.1283791670955126));
-  return v0 < T(-48) ? times_lower<kNear>(v5, v0) : v6;
+  const T v0 = x + T(1.1930599212646484) + T(4.766353952868329e-08);
+  const T v1 = clamp(x, T(-1024), T(1024));
+  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v1)));
+  const T sp0 = softplus<kNear>(v1);
+  const T v3 = autofn::erf(sp0);
+  const T v4 = T(1.1283791670955126) * v1;
+  const T v5 = v3 + autofn::times_exp_product<kNear>(v4, sp0, T(-1) * sp0);
+  const T v7 = grad * (v1 < T(0) ? v3 + v2 * v5 : v5 + v2 * v3) / (v2 + T(1));
+  const T v6 = grad * (T(1.1283791670955126) * v1 + T(1.1283791670955126));
+  const T v9 = v1 < T(-48) ? times_lower<kNear>(v6, v1) : v7;
+  const T v8 = polynomial<10>(v0, T(-3.437816029037532e-06), T(-3.0057913800364237e-08),
+      T(1.5530293398287506e-06), T(1.4187430627471535e-07), T(5.013169338930357e-07),
+      T(1.4864949811263208e-06), T(-1.8568307021691526e-06), T(-1.8353874798146064e-05),
+      T(-4.460665674169147e-05), T(-1.201569725411257e-06), T(0.00033210296486312806),
+      T(0.0010481488697431593), T(0.0008716960634313422), T(-0.004524531631039761),
+      T(-0.018713084036851207), T(-0.02333420603137727), T(0.047545691042727704),
+      T(0.23161220121136644), T(0.30150488936299114));
+  return std::fabs(v0) < T(0.3125) ? v0 * grad * v8 : v9;
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(1024));
@@ -68,6 +90,16 @@ AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x)
   const T v10 = times_lower<kNear>(-v9 / square(v2), v0);
   grad_grad = d_x * (c0 ? v3 + v1 * v6 : v6 + v1 * v3) / v2;
   grad_x = autofn::times_exp_product<kNear>(v10, sp0, v5);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  double grad_grad_, grad_x_;
+  scalar::serf_double_backward<double, kNear>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
 }
 
 }  // namespace autofn_serf

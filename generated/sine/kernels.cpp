@@ -15,21 +15,22 @@ void sine_forward_block(
   const T omega = T(numbers[0]);
   T* out = outputs[0];
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = sine_forward<T, true>(x[i], omega);
-      odd += out[i] * T(0);
+      out[i] = scalar::sine_forward<T, true>(x[i], omega);
+      odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = sine_forward(x[i], omega);
+      const double again0 = scalar::sine_forward<double>(x[i], omega);
+      out[i] = doubt(out[i]) == T(0) ? out[i] : T(again0);
     }
   }
 }
@@ -43,21 +44,22 @@ void sine_backward_block(
   const T omega = T(numbers[0]);
   T* grad_x = outputs[0];
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = sine_backward<T, true>(grad[i], x[i], omega);
-      odd += grad_x[i] * T(0);
+      grad_x[i] = scalar::sine_backward<T, true>(grad[i], x[i], omega);
+      odd += doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = sine_backward(grad[i], x[i], omega);
+      const double again0 = scalar::sine_backward<double>(grad[i], x[i], omega);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
     }
   }
 }
@@ -73,21 +75,25 @@ void sine_double_backward_block(
   T* grad_grad = outputs[0];
   T* grad_x = outputs[1];
   (void)uniform;
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      sine_double_backward<T, true>(grad[i], d_x[i], x[i], omega, grad_grad[i], grad_x[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+      scalar::sine_double_backward<T, true>(grad[i], d_x[i], x[i], omega, grad_grad[i],
+          grad_x[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      sine_double_backward(grad[i], d_x[i], x[i], omega, grad_grad[i], grad_x[i]);
+      double again0, again1;
+      scalar::sine_double_backward<double>(grad[i], d_x[i], x[i], omega, again0, again1);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
     }
   }
 }

@@ -15,21 +15,62 @@ namespace autofn_sine {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
+namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
   return autofn::sin<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
 }
+}  // namespace scalar
 
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
+  const T out = scalar::sine_forward<T, kNear>(x, omega);
+  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  return T(scalar::sine_forward<double>(x, omega));
+}
+
+namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
   const T v0 = autofn::cos<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
   return grad * omega * v0;
 }
+}  // namespace scalar
 
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
+  const T grad_x = scalar::sine_backward<T, kNear>(grad, x, omega);
+  if (sizeof(T) == sizeof(double) || doubt(grad_x) == T(0)) return grad_x;
+  return T(scalar::sine_backward<double>(grad, x, omega));
+}
+
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
   const T v0 = omega * x;
   const T v1 = std::fma(omega, x, -(omega * x));
   grad_grad = omega * d_x * autofn::cos<kNear>(v0, v1);
   grad_x = -d_x * grad * square(omega) * autofn::sin<kNear>(v0, v1);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
+  scalar::sine_double_backward<T, kNear>(grad, d_x, x, omega, grad_grad, grad_x);
+  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  double grad_grad_, grad_x_;
+  scalar::sine_double_backward<double>(grad, d_x, x, omega, grad_grad_, grad_x_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_sine

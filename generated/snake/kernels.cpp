@@ -17,8 +17,8 @@ void snake_forward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -36,8 +36,8 @@ void snake_forward_block(
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -67,40 +67,46 @@ void snake_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        snake_backward<T, true>(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
-        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0);
+        scalar::snake_backward<T, true>(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
+        odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        snake_backward(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
+        double again0, again1;
+        scalar::snake_backward<double>(grad[i], x[i], alpha_one, again0, again1);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+        grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again1);
       }
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      snake_backward<T, true>(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
-      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0);
+      scalar::snake_backward<T, true>(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+      odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      snake_backward(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+      double again0, again1;
+      scalar::snake_backward<double>(grad[i], x[i], alpha[i], again0, again1);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+      grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again1);
     }
   }
 }

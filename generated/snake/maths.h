@@ -17,6 +17,13 @@ namespace autofn_snake {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   const T s = a + b, t = s - a;
@@ -62,18 +69,28 @@ template <typename T, bool kNear = false> AUTOFN_FN T snake_forward(T x, T alpha
   return x * (autofn::sin<kNear>(v0) * sinc<kNear>(v0) + T(1));
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T cs0 = autofn::cos<kNear>(v0);
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = sn0 / alpha;
-  const T v2 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
-  const T v3 = v2 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
-  const T v4 = cs0 * sinc<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
-  const T v5 = v1 * grad * (x * (T(2) * cs0) - v1);
-  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v3));
-  grad_alpha = std::fabs(v0) > T(1) ? v5 : grad * square(x) * v4;
+  const T v1 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
+  const T v2 = v1 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
+  const T v3 = autofn::sin<kNear>(v0) * spherical_bessel<1, kNear>(v0);
+  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v2));
+  grad_alpha = grad * square(x) * (autofn::cos<kNear>(v0) * sinc<kNear>(v0) - v3);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
+  scalar::snake_backward<T, kNear>(grad, x, alpha, grad_x, grad_alpha);
+  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
+  double grad_x_, grad_alpha_;
+  scalar::snake_backward<double>(grad, x, alpha, grad_x_, grad_alpha_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_alpha = doubt(grad_alpha) == T(0) ? grad_alpha : T(grad_alpha_);
 }
 
 }  // namespace autofn_snake

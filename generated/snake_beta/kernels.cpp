@@ -19,8 +19,8 @@ void snake_beta_forward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
     const T beta_one = beta[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -38,8 +38,8 @@ void snake_beta_forward_block(
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -72,8 +72,8 @@ void snake_beta_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
     const T beta_one = beta[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -93,8 +93,8 @@ void snake_beta_backward_block(
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -135,44 +135,54 @@ void snake_beta_double_backward_block(
     const T d_beta_one = d_beta[0];
     const T alpha_one = alpha[0];
     const T beta_one = beta[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
+        scalar::snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
             alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        snake_beta_double_backward(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i], alpha_one,
-            beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+        double again0, again1, again2, again3;
+        scalar::snake_beta_double_backward<double>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
+            alpha_one, beta_one, again0, again1, again2, again3);
+        grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+        grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
+        grad_beta[i] = doubt(grad_beta[i]) == T(0) ? grad_beta[i] : T(again3);
       }
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i],
-          beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+      scalar::snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
+          alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      snake_beta_double_backward(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i], beta[i],
-          grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      double again0, again1, again2, again3;
+      scalar::snake_beta_double_backward<double>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
+          alpha[i], beta[i], again0, again1, again2, again3);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+      grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
+      grad_beta[i] = doubt(grad_beta[i]) == T(0) ? grad_beta[i] : T(again3);
     }
   }
 }

@@ -28,6 +28,13 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -40,24 +47,33 @@ template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T 
   return x + v0 / (autofn::exp<kNear>(beta) + T(1e-09));
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = autofn::times_exp<kNear>(x, alpha);
-  const T sn0 = autofn::sin<kNear>(T(2) * v0);
-  const T v1 = autofn::times_exp<kNear>(sn0, alpha);
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(beta)));
-  const T v3 = v2 + T(1e-09);
-  const bool c0 = beta < T(0);
-  const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
-  const T v5 = grad / v4;
-  const T v6 = -beta;
-  const T v7 = -grad * square(autofn::sin<kNear>(v0)) / square(v4);
-  grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
-  grad_alpha = times_lower<kNear>(v5 * (v0 * sn0), v6);
-  grad_beta = times_lower<kNear>(times_lower<kNear>(v7, beta), v6);
+  const T v0 = T(1) / (autofn::exp<kNear>(beta) + T(1e-09));
+  const T v1 = autofn::times_exp<kNear>(x, alpha);
+  const T sn0 = autofn::sin<kNear>(T(2) * v1);
+  const T v2 = autofn::times_exp<kNear>(square(autofn::sin<kNear>(v1)), beta);
+  grad_x = grad * (v0 * autofn::times_exp<kNear>(sn0, alpha) + T(1));
+  grad_alpha = grad * (sn0 * (v0 * v1));
+  grad_beta = -grad * square(v0) * v2;
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void snake_beta_backward(
+    T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
+  double grad_x_, grad_alpha_, grad_beta_;
+  scalar::snake_beta_backward<double, kNear>(grad, x, alpha, beta, grad_x_, grad_alpha_,
+      grad_beta_);
+  grad_x = T(grad_x_);
+  grad_alpha = T(grad_alpha_);
+  grad_beta = T(grad_beta_);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
@@ -93,6 +109,25 @@ AUTOFN_FN void snake_beta_double_backward(
   grad_x = v19 + times_lower<kNear>(times_lower<kNear>(-d_beta * v14, beta), v8);
   grad_alpha = times_lower<kNear>(v7 * v12, v8) + v20 + v21;
   grad_beta = v23 + times_lower<kNear>(times_lower<kNear>(v16, beta), v8);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void snake_beta_double_backward(
+    T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
+    T& grad_alpha, T& grad_beta) {
+  scalar::snake_beta_double_backward<T, kNear>(grad, d_x, d_alpha, d_beta, x, alpha, beta,
+      grad_grad, grad_x, grad_alpha, grad_beta);
+  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) + doubt(grad_beta) == T(0)) return;
+  double grad_grad_, grad_x_, grad_alpha_, grad_beta_;
+  scalar::snake_beta_double_backward<double>(grad, d_x, d_alpha, d_beta, x, alpha, beta, grad_grad_,
+      grad_x_, grad_alpha_, grad_beta_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_alpha = doubt(grad_alpha) == T(0) ? grad_alpha : T(grad_alpha_);
+  grad_beta = doubt(grad_beta) == T(0) ? grad_beta : T(grad_beta_);
 }
 
 }  // namespace autofn_snake_beta

@@ -27,6 +27,13 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -64,6 +71,7 @@ AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta)
   grad_beta = times_lower<kNear>(times_lower<kNear>(v4 * (grad * square(v0)), -v1), v1);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
@@ -80,6 +88,23 @@ AUTOFN_FN void swish_beta_double_backward(
   grad_grad = v6 + v5;
   grad_x = v7 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_beta * v3, v1), v1);
   grad_beta = v8 + times_sigmoid<kNear, true>(v4, v1);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void swish_beta_double_backward(
+    T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
+  scalar::swish_beta_double_backward<T, kNear>(grad, d_x, d_beta, x, beta, grad_grad, grad_x,
+      grad_beta);
+  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) + doubt(grad_beta) == T(0)) return;
+  double grad_grad_, grad_x_, grad_beta_;
+  scalar::swish_beta_double_backward<double>(grad, d_x, d_beta, x, beta, grad_grad_, grad_x_,
+      grad_beta_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_beta = doubt(grad_beta) == T(0) ? grad_beta : T(grad_beta_);
 }
 
 }  // namespace autofn_swish_beta

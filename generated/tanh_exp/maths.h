@@ -13,6 +13,18 @@
 
 namespace autofn_tanh_exp {
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -48,25 +60,31 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T e0 = autofn::exp<kNear>(v0);
-  const T v1 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
-  return grad * v1;
+  const T v0 = x + T(1.0788600444793701) + T(1.3985253939463168e-08);
+  const T v1 = clamp(x, T(-1024), T(INFINITY));
+  const T e0 = autofn::exp<kNear>(v1);
+  const T v2 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v1, e0), v1);
+  const T v3 = polynomial<9>(v0, T(-3.168460549561882e-05), T(4.820144191038843e-06),
+      T(2.4089945735592513e-05), T(1.269617544275631e-05), T(-1.670462760481348e-05),
+      T(-9.603913674528085e-05), T(-0.00021174892215857486), T(-0.00020187553427828873),
+      T(0.0003022897996520953), T(0.0016641690435076986), T(0.003400274672872693),
+      T(0.0027715928932485114), T(-0.005629789969201348), T(-0.025487703563801103),
+      T(-0.04564538769343237), T(-0.02287597206073337), T(0.10786032936442315),
+      T(0.3252269138875309), T(0.3525036331603062));
+  return std::fabs(v0) < T(0.28125) ? v0 * grad * v3 : grad * v2;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const bool c0 = v0 < T(-48);
   const T e0 = autofn::exp<kNear>(v0);
   const T t0 = autofn::tanh(e0);
   const T v1 = sech2<kNear>(e0);
   const T v2 = autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
-  const T v3 = d_x * grad;
-  const T v4 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
-  const T v5 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v4, v0);
-  grad_grad = c0 ? times_lower<kNear>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
-  grad_x = c0 ? times_lower<kNear>(v3 * (v0 + T(2)), v0) : v3 * v5;
+  const T v3 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
+  const T v4 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v3, v0);
+  grad_grad = d_x * (t0 + v2);
+  grad_x = d_x * grad * v4;
 }
 
 }  // namespace autofn_tanh_exp

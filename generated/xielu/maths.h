@@ -38,6 +38,7 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
   const T sp0 = softplus<kNear>(alpha_n);
@@ -45,7 +46,15 @@ AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
   const T v0 = x * (beta + x * softplus<kNear>(alpha_p));
   return x > T(0) ? v0 : sp0 * e0 + e0 * beta - sp0 * x;
 }
+}  // namespace scalar
 
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
+  return T(scalar::xielu_forward<double, kNear>(x, alpha_p, alpha_n, beta, eps));
+}
+
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
@@ -58,7 +67,21 @@ AUTOFN_FN void xielu_backward(
   grad_alpha_p = c0 ? times_sigmoid<kNear>(grad * square(x), alpha_p) : T(0);
   grad_alpha_n = c0 ? T(0) : times_sigmoid<kNear>(grad * (autofn::expm1(v0) - x), alpha_n);
 }
+}  // namespace scalar
 
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void xielu_backward(
+    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
+  double grad_x_, grad_alpha_p_, grad_alpha_n_;
+  scalar::xielu_backward<double, kNear>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_,
+      grad_alpha_p_, grad_alpha_n_);
+  grad_x = T(grad_x_);
+  grad_alpha_p = T(grad_alpha_p_);
+  grad_alpha_n = T(grad_alpha_n_);
+}
+
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
@@ -83,6 +106,21 @@ AUTOFN_FN void xielu_double_backward(
   grad_x = v5 * (c0 ? v0 : v1 * v3 * (sp0 + beta)) + v6 * v7 + v8 * v9;
   grad_alpha_p = v5 * v6 + (c0 ? times_sigmoid<kNear>(v10, alpha_p) : T(0));
   grad_alpha_n = v5 * v8 + (c0 ? T(0) : v11);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, bool kNear = false>
+AUTOFN_FN void xielu_double_backward(
+    T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
+    T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
+  double grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_;
+  scalar::xielu_double_backward<double, kNear>(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n,
+      beta, eps, grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
+  grad_alpha_p = T(grad_alpha_p_);
+  grad_alpha_n = T(grad_alpha_n_);
 }
 
 }  // namespace autofn_xielu
