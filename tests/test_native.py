@@ -323,3 +323,19 @@ def test_large_arguments_of_sin_among_small_ones(native: Callable[[str], ModuleT
     got = sine(x, omega=1.0)
     assert torch.allclose(got, torch.sin(x.double()).float(), atol=3e-7, equal_nan=True)
     assert got[3001].isnan() and got[4000].isnan() and got.isnan().sum() == 2
+
+
+def test_an_element_is_the_same_beside_one_that_is_computed_again(
+    native: Callable[[str], ModuleType],
+) -> None:
+    """sine is computed again, in double, where omega * x overflows single precision."""
+    module = native("sine")
+    x = torch.linspace(-3, 3, 700)
+    beside = x.clone()
+    beside[::50] = 3e38
+    alone, together = module.sine(x, omega=30.0), module.sine(beside, omega=30.0)
+    calm = beside == x
+    assert torch.equal(alone[calm], together[calm])
+    far = torch.sin(30.0 * torch.tensor(3e38).double())
+    torch.testing.assert_close(together[0].double(), far, rtol=2**-23, atol=0.0)
+    assert module.sine(torch.tensor([torch.inf, torch.nan]), omega=30.0).isnan().all()

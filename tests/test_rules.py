@@ -20,7 +20,7 @@ from autofn.load import load_file
 from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
-from autofn.rewrite import candidates, simulate
+from autofn.rewrite import candidates, near_root, simulate
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V
 from autofn.rewrite.search import Candidate, choose
@@ -262,26 +262,84 @@ def candidate(name: str, expr: Expr) -> Candidate:
     return Candidate(name, lower(inputs, [Result("y", expr)], for_kernels=True))
 
 
-def chosen(pass_name: str, *candidates: Candidate) -> str:
-    points = [{"x": single(v)} for v in (1e-6, 1e-3, 0.3, 2.0, 30.0, 90.0)]
+def decided(
+    pass_name: str, *candidates: Candidate, at: tuple[float, ...], allowed: float | None = None
+) -> tuple[str, simulate.Error | None]:
+    points = [{"x": single(v)} for v in at]
     sample = simulate.sampled(candidates[0].program, points, frozenset({"x"}))
-    _, decision = choose(pass_name, candidates, sample)
-    return decision.candidates[decision.chosen].name
+    _, decision = choose(pass_name, candidates, sample, allowed=allowed)
+    best = decision.candidates[decision.chosen]
+    return best.name, best.error
+
+
+def chosen(pass_name: str, *candidates: Candidate, at: tuple[float, ...] = (90.0,)) -> str:
+    return decided(pass_name, *candidates, at=(1e-6, 1e-3, 0.3, 2.0, 30.0, *at))[0]
 
 
 def test_the_cheapest_within_the_budget_is_chosen() -> None:
     exact_one = candidate("exact", heads.expm1(x) / (1 + x**2))
     cheap = candidate("cheap", x * heads.phi(1, x) / (1 + x**2))
     cancels = candidate("cancels", (exp(x) - 1) / (1 + x**2))
-    assert chosen("backward", exact_one, cancels) == "exact"
-    assert chosen("backward", exact_one, cheap, cancels) == "exact"
-    assert chosen("backward", candidate("long", heads.expm1(x) / (1 + x * x)), cancels) == "long"
+    long = candidate("long", heads.expm1(x) / (1 + x * x))
+    assert chosen("backward", exact_one, cancels, at=()) == "exact"
+    assert chosen("backward", exact_one, cheap, cancels, at=()) == "exact"
+    assert chosen("backward", long, cancels, at=()) == "long"
 
 
 def test_no_candidate_that_is_not_finite_beats_one_that_is() -> None:
     overflows = candidate("overflows", exp(x) / (1 + exp(x)))
     stable = candidate("stable", heads.sigmoid(x))
     assert chosen("forward", stable, overflows) == "stable"
+
+
+def test_what_overflows_or_is_subnormal_on_the_way_is_computed_again_in_double() -> None:
+    overflows = candidate("overflows", heads.expm1(x) / (1 + x**2))
+    tail = candidate("tail", x * tanh(sympy.exp(x)))
+    assert chosen("forward", overflows, at=(90.0, 93.0)) == "overflows, again in double"
+    assert chosen("forward", tail, at=(-20.0, -101.3)) == "tail, again in double"
+    _, error = decided("forward", tail, at=(-20.0, -101.3))
+    assert error is not None and error.bad == 0 and error.ulp < 3
+
+
+def test_what_cancels_is_computed_in_double_unless_the_formula_allows_for_it() -> None:
+    cancels = candidate("cancels", (exp(x) - 1) / (1 + x**2))
+    name, error = decided("forward", cancels, at=(0.01, 0.3))
+    assert name == "cancels, in double" and error is not None and error.ulp < 1
+    name, error = decided("forward", cancels, at=(0.01, 0.3), allowed=1000.0)
+    assert name == "cancels" and error is not None and error.ulp > 6
+
+
+ROOTED = (
+    x * tanh(x) - sympy.Rational(7, 10),
+    x * exp(-(x**2)) - x**3 / 9,
+    y**2 * (heads.sigmoid(x) + x * heads.sigmoid(x) * heads.sigmoid(-x)),
+    log(3 + x**2) - 2,
+)
+
+
+@pytest.mark.parametrize("expr", ROOTED, ids=str)
+def test_polynomials_about_roots_are_the_function(expr: Expr) -> None:
+    inputs = [(s, Input(s.name, frozenset({ELEMENT}))) for s in (x, y)]
+    before = lower(inputs, [Result("y", expr)], for_kernels=True)
+    for reach in (sympy.Rational(1, 4), sympy.Rational(1, 2)):
+        branches = near_root.about_roots(expr, frozenset({x}), reach)
+        assert branches
+        for beside, where in branches:
+            after = lower(inputs, [Result("y", beside)], for_kernels=True)
+            radius = float(where.rhs)
+            root = float(sum(where.lhs.args[0].args[1:]))  # of offset(x, high, low)
+            for part in (-0.99, -0.4, -1e-3, 1e-6, 0.2, 0.99):
+                point = {"x": single(root + part * radius), "y": 0.7}
+                (old,), (got,) = simulate.exact(before, point), simulate.exact(after, point)
+                (rounded,) = simulate.simulated(after, point)
+                with mp.workprec(simulate.EXACT):
+                    assert abs(got - old) <= mp.mpf(2) ** -54 * abs(old), (reach, part)
+                    assert abs(rounded - old) <= 4 * simulate.spacing(old), (reach, part)
+
+
+def test_functions_without_a_root_or_with_many_have_no_polynomials() -> None:
+    for expr in (sympy.cosh(x), exp(-(x**2)) * sympy.cos(x), y * x**2, x * y + exp(x)):
+        assert not near_root.about_roots(expr, frozenset({x}), sympy.Rational(1, 4))
 
 
 def test_a_kernel_within_budget_is_cheaper_than_as_derived() -> None:

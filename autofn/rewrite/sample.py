@@ -42,7 +42,7 @@ CANCELLING = 24
 OVERFLOWING = 24
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
 
-The others are so small that products with it are finite.
+The others are so small that products with it are finite, or alike, so that differences vanish.
 """
 
 
@@ -91,8 +91,13 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
         width = WIDTHS[k % len(WIDTHS)]
         found.append({**{name: _single(rng.uniform(-width, width)) for name in tensors}, **given})
     for k in range(OVERFLOWING):
-        values = {name: _signed(rng, 10 ** -rng.uniform(4, 30)) for name in tensors}
-        values[tensors[k % len(tensors)]] = _signed(rng, rng.uniform(85, 103))
+        alike = _signed(rng, rng.uniform(0, 2))
+        values = {
+            name: alike if k % 3 == 0 else _signed(rng, 10 ** -rng.uniform(4, 30))
+            for name in tensors
+        }
+        size = rng.uniform(85, 103) if k % 4 else 10 ** rng.uniform(3, 5)
+        values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
     return found
 

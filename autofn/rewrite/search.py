@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autofn.program import Arithmetic, Program
-from autofn.rewrite.simulate import Error, Sample, error
+from autofn.rewrite.simulate import HOPELESS, Error, Sample, error
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
 """ULP, beyond which exactness is worth a regime of its own."""
@@ -25,9 +25,8 @@ PESSIMISM = 1.5
 """By how much a bar is to be missed for exactness to be worth double precision: the simulation
 lets functions be as wrong as they may be."""
 
-RESCUED, DOUBLED = 4, 6
-"""How many candidates are tried again where results are not finite, and all in double: the best,
-and the cheapest."""
+RESCUED, DOUBLED = 4, 4
+"""How many candidates are tried again where results are in doubt, and all in double."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +88,10 @@ def choose(
         rescued = [tried.add(k, "rescued", "again in double") for k in singles[:RESCUED]]
         tried.until_within(rescued)
     if tried.misses(PESSIMISM * bar):
-        cheapest = sorted(range(len(candidates)), key=tried.cost)[:DOUBLED]
+        # The least wrong in single precision: float64 is computed by them too.
+        best = next(k for k in singles if k < len(candidates))
+        alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
+        cheapest = sorted(alike, key=tried.cost)[:DOUBLED]
         tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
     chosen = tried.ranked()[0]
     measured = tuple(
@@ -115,6 +117,11 @@ class _Tried:
 
     def misses(self, bar: float) -> bool:
         return bool(self.best.bad) or self.best.ulp > bar
+
+    def is_nearly(self, number: int, best: int) -> bool:
+        """Whether a candidate is measured, and hardly worse than another."""
+        found, other = self.errors.get(number), self.errors[best]
+        return found is not None and found.bad == other.bad and found.ulp <= HOPELESS * other.ulp
 
     def extend(self, candidates: Sequence[Candidate]) -> range:
         """The numbers of further candidates."""
