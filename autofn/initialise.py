@@ -87,7 +87,7 @@ def workflow(root: Path) -> Step:
     _write(path, _WORKFLOW.format(requirements=requirements))
     what = f"written: {CHECK} for pushes and pull requests"
     if not known:
-        what += f"; autofn is not installed from an index here: correct {autofn} if CI has it not"
+        what += f"; CI will pip install {autofn}: correct that line if it cannot"
     return Step(WORKFLOW, what, wanting=not known)
 
 

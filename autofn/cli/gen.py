@@ -16,21 +16,24 @@ from autofn.cli.sources import (
     output_option,
     resolve,
     timeout_option,
+    usual_output,
 )
-from autofn.errors import AutofnError, FormulaError, VerificationError
+from autofn.errors import AutofnError, DriftError, FormulaError, VerificationError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from autofn.cli.actions import Extras, Generated, Target
+    from autofn.install import Drift
     from autofn.isolate import Outcome
     from autofn.reading import Input
     from autofn.records import Kept, Record
     from autofn.source import Source
     from autofn.verify.report import Report
 
-DRIFT = 1
 FAILED = 3
 
-_GRAVEST = (70, 2, FAILED, DRIFT, 0)
+_GRAVEST = (70, 2, FAILED, DriftError.exit_code, 0)
 """Of several exit codes, the first of these is the run's."""
 
 
@@ -191,7 +194,7 @@ class Run:
         self._check_name(outcome)
         self.clear()
         if self.check:
-            good = self._compare(generated)
+            good = self._compare(generated, outcome)
         elif generated.report is None or generated.report.ok:
             good = self._install(generated)
         else:
@@ -263,16 +266,22 @@ class Run:
         say(f"{installed.folder}: {changed}; {verified}")
         return True
 
-    def _compare(self, generated: Generated) -> bool:
+    def _compare(self, generated: Generated, outcome: Outcome) -> bool:
         from autofn.install import check
 
         drifts = check(generated.package, self.output)
         if drifts:
-            self.codes.add(DRIFT)
+            self.codes.add(DriftError.exit_code)
         elif not self.quiet:
             say(f"{self.output}/{generated.package.name}: up to date")
+        hashes = [drift for drift in drifts if drift.kind == "hash"]
         for drift in drifts:
-            show_drift(drift)
+            if drift.kind != "hash":
+                show_drift(drift)
+        if hashes:
+            say(f"{len(hashes)} files differ in the formula's hash only", "yellow")
+        if drifts:
+            show_error(drifted(outcome, self.output, drifts))
         return not drifts
 
     def refuse(self, generated: Generated, report: Report) -> bool:
@@ -292,6 +301,28 @@ def clash(outcome: Outcome, first: Source) -> FormulaError:
         f"two formulas are named {outcome.name!r}: the one of {first.where.file} was taken",
         where=outcome.source.where,
         remedy="rename one of them, or generate them into different folders (-o DIR)",
+    )
+
+
+def drifted(outcome: Outcome, output: str, drifts: Sequence[Drift]) -> DriftError:
+    """The error of a package that is not what its formula gives, after its differences."""
+    file = click.format_filename(outcome.source.where.file)
+    kinds = {drift.kind for drift in drifts}
+    again = f"autofn gen {file}" if output == usual_output() else f"autofn gen {file} -o {output}"
+    if outcome.source.where.text is not None:  # by --expr
+        again = "the same command without --check"
+    remedy = f"{again} writes it; commit both"
+    if "version" in kinds:
+        why = "another version generated it"
+    elif "" in {drift.path for drift in drifts}:
+        why = "it was never generated"
+    elif "hash" in kinds:
+        why = "the formula was changed"
+    else:
+        why = "it was edited by hand"
+        remedy = f"{again} puts it right, and the edit is lost: what is to stay goes into {file}"
+    return DriftError(
+        f"{output}/{drifts[0].package} is not what {file} gives: {why}", remedy=remedy
     )
 
 

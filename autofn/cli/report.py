@@ -173,7 +173,7 @@ class _Target:
         for page in pages:
             _write(path / f"{page.name}.html", render.page(page))
         _write(path / "index.html", render.index(pages))
-        say(f"wrote {path / 'index.html'} and {len(pages)} pages")
+        say(f"wrote {path / 'index.html'} and {len(pages)} page{'s' * (len(pages) != 1)}")
 
 
 def _write(path: Path, text: str) -> None:
