@@ -44,6 +44,7 @@ def settings(root: Path, sources: Sequence[str], output: str) -> Step:
         f"[{TABLE}]\n"
         f"sources = [{listed}]\n"
         f"output = {json.dumps(output, ensure_ascii=False)}\n"
+        '# dtypes = ["float32", "bfloat16"]  # that packages are verified and measured in\n'
         '# architectures = ["80", "90"]  # CUDA libraries that `autofn build` builds\n'
         "# budgets = { swish = 4.0 }  # errors in ULP that `autofn verify --full` allows\n"
     )

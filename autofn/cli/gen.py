@@ -19,6 +19,7 @@ from autofn.cli.sources import (
     usual_output,
 )
 from autofn.errors import AutofnError, DriftError, FormulaError, VerificationError
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -98,12 +99,12 @@ def gen(
     Exit codes: 0 fine, 1 differences under --check, 2 usage or formula error,
     3 a verification failed (that package is not written).
     """
-    if tests is None:
-        found = project.find()
-        tests = found.tests if found else None
+    found = project.find()
+    if tests is None and found is not None:
+        tests = found.tests
     from autofn.cli.actions import Extras
 
-    wanted = Extras(output, tests, target)
+    wanted = Extras(output, tests, target, found.dtypes if found else DTYPES)
     if watch:
         if check or expr is not None:
             raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
@@ -116,7 +117,10 @@ def gen(
     run = Run(output, check, not no_verify and not check, force, quiet, len(sources) == 1, wanted)
     for error in errors:
         run.fail(error)
-    before = {each: records.NONE if force else records.recall(each, output) for each in sources}
+    before = {
+        each: records.NONE if force else records.recall(each, output, wanted.dtypes)
+        for each in sources
+    }
     rest = [source for source in sources if not run.unchanged(source, before[source])]
     if rest:
         _generate(run, rest, before, jobs, timeout)
@@ -206,7 +210,7 @@ class Run:
 
         found = generated.before
         if generated.report is not None:
-            found = summary(generated.report)
+            found = summary(generated.report, self.extras.dtypes)
         kept = Kept(outcome.name, generated.digest, found)
         self.good.setdefault(outcome.source, []).append(kept)
         if self.inputs[outcome.source] is not None:
@@ -226,7 +230,7 @@ class Run:
 
         for source, formulas in self.good.items():
             inputs = self.inputs[source] if done else None
-            keep(source, self.output, Record(inputs, tuple(formulas)))
+            keep(source, self.output, Record(inputs, tuple(formulas)), self.extras.dtypes)
 
     def exit_code(self) -> int:
         if not self.names and not self.codes:
@@ -262,7 +266,7 @@ class Run:
         if generated.report is not None:
             if self.tables:
                 show_report(generated.report)
-            verified = f"verified: {summary(generated.report)}"
+            verified = f"verified: {summary(generated.report, self.extras.dtypes)}"
         say(f"{installed.folder}: {changed}; {verified}")
         return True
 
