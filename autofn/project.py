@@ -163,7 +163,11 @@ def _truth(value: Any) -> bool:
 _SETTINGS: Mapping[str, tuple[Callable[[Any], Any], str, str]] = {
     "sources": (_texts, "a list of files and folders", 'sources = ["formulas"]'),
     "output": (_text, "a folder", 'output = "generated"'),
-    "dtypes": (_dtypes, f"a list of dtypes, {', '.join(DTYPES)}", 'dtypes = ["float32", "bfloat16"]'),
+    "dtypes": (
+        _dtypes,
+        f"a list of dtypes, {', '.join(DTYPES)}",
+        'dtypes = ["float32", "bfloat16"]',
+    ),
     "architectures": (_words, "a list of CUDA architectures", 'architectures = ["80", "90"]'),
     "isa": (_words, "a list of instruction sets", 'isa = ["x86-64-v3", "x86-64-v4"]'),
     "tests": (_truth, "true or false", "tests = true"),
