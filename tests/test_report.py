@@ -294,11 +294,12 @@ def test_poles_jumps_and_ends_are_told_apart() -> None:
 def test_long_sums_have_a_line_for_each_term() -> None:
     x = Symbol("x", real=True)
     parts = [exp(-k * x) / (1 + k * x) for k in range(1, 5)]
-    short, long = mathml(parts[0] - parts[1]), mathml(sum(parts[:3]) - parts[3])
+    short, long, mixed = map(mathml, (parts[0], sum(parts), sum(parts[:3]) - parts[3]))
     assert "<mtr>" not in short
     assert long.count("<mtr>") == 4
     assert long.count('<mo form="prefix">') == 3
-    assert long.count('<mo form="prefix">\u2212</mo>') == 1
+    assert long.count('<mo form="prefix">+</mo>') == 3
+    assert mixed.count('<mo form="prefix">\u2212</mo>') == 1
     Tree(f"<math>{long}</math>")
 
 
