@@ -159,6 +159,11 @@ def read(folder: str | os.PathLike[str]) -> Package:
         return _read(folder)
 
 
+def packages(root: str | os.PathLike[str]) -> list[str]:
+    """The names of the generated packages in a folder."""
+    return sorted(path.parent.name for path in Path(root).glob(f"*/{MANIFEST}"))
+
+
 def holds(folder: Path, path: str) -> bool:
     """Whether the generated package in a folder has such a file, by its manifest."""
     try:

@@ -107,6 +107,22 @@ def test_wrong_settings(text: str, line: int, message: str, here: Path) -> None:
     assert os.listdir(here) == ["pyproject.toml"]
 
 
+def test_a_package_whose_formula_is_gone_is_named(here: Path) -> None:
+    (here / "formulas").mkdir()
+    for name in ("f", "g"):
+        (here / "formulas" / f"{name}.py").write_text(FORMULA.format(name=name))
+    table("")
+    assert "no formula" not in call("gen", "--no-verify").stdout
+    (here / "formulas" / "g.py").unlink()
+    for arguments in (["gen", "--check"], ["gen", "--no-verify"]):
+        result = call(*arguments)
+        assert result.exit_code == 0
+        assert "generated/g: no formula of the project gives it" in result.stdout
+        assert "generated/f: no" not in result.stdout
+    assert call("gen", "--check", "--quiet").output == ""
+    assert "no formula" not in call("gen", "formulas/f.py", "--check").stdout
+
+
 def test_dtypes_of_the_project(here: Path, monkeypatch) -> None:
     """They say what is verified, which verification counts, and what is certified and measured."""
     from autofn.certificate.model import Certificate, Finding

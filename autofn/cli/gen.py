@@ -22,7 +22,7 @@ from autofn.errors import AutofnError, DriftError, FormulaError, VerificationErr
 from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Container, Sequence
 
     from autofn.cli.actions import Extras, Generated, Target
     from autofn.install import Drift
@@ -124,7 +124,23 @@ def gen(
     rest = [source for source in sources if not run.unchanged(source, before[source])]
     if rest:
         _generate(run, rest, before, jobs, timeout)
-    return run.exit_code()
+    code = run.exit_code()
+    if not files and expr is None and not quiet and code in (0, DriftError.exit_code):
+        _tell_left(output, run.names)
+    return code
+
+
+def _tell_left(output: str, names: Container[str]) -> None:
+    """Packages in the project's folder whose formula is gone; a user may want them all the same."""
+    from autofn.install import packages
+
+    for name in packages(output):
+        if name.casefold() not in names:
+            say(
+                f"{output}/{name}: no formula of the project gives it; remove it, or name its "
+                "source in [tool.autofn]",
+                "yellow",
+            )
 
 
 def _generate(
