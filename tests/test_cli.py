@@ -15,7 +15,7 @@ import pytest
 import autofn
 from autofn.cli import cli
 from autofn.package import Package
-from autofn.verify.report import Report, Row
+from autofn.verify.report import Report, Row, telling
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -381,6 +381,14 @@ def test_check(write, here: Path) -> None:
 
     bad = call("gen", "f.py", write("bad.py", body="None"), "--check")
     assert bad.exit_code == 2
+
+
+def test_progress_names_checks_that_ran() -> None:
+    told: list[str] = []
+    on_row = telling(lambda doing, seconds: told.append(doing))
+    for row in (NOT_RUN, PASSED, NOT_RUN):
+        on_row(row)
+    assert told == ["verifying (so far: PyTorch, gradcheck)"]
 
 
 def test_without_a_command_the_help_is_shown() -> None:

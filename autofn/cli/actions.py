@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from autofn.certificate.model import Certificate
     from autofn.pipeline import Explanation
     from autofn.verify.job import Job, Level
-    from autofn.verify.report import Report, Row
+    from autofn.verify.report import Report
 
 
 Target = Literal["python", "cpp"]
@@ -209,10 +209,7 @@ def _verified(
     package: Package, definition: Definition, level: Level, dtypes: Sequence[str], stage: Stage
 ) -> Report:
     from autofn.verify import verify_package
+    from autofn.verify.report import telling
 
-    stage("verifying", VERIFICATION_LIMIT)
-
-    def on_row(row: Row) -> None:
-        stage(f"verifying: {row.backend}, {row.check}", None)
-
-    return verify_package(package, definition, level=level, dtypes=dtypes, on_row=on_row)
+    stage("verifying (compiling kernels)", VERIFICATION_LIMIT)
+    return verify_package(package, definition, level=level, dtypes=dtypes, on_row=telling(stage))

@@ -188,14 +188,15 @@ def _verified(
     package: Package, definition: Definition, dtypes: Sequence[str], stage: Stage
 ) -> model.Verification:
     from autofn.verify import verify_package
+    from autofn.verify.report import telling
 
-    stage("verifying", VERIFICATION_LIMIT)
+    stage("verifying (compiling kernels)", VERIFICATION_LIMIT)
     report = verify_package(
         package,
         definition,
         level="quick",
         dtypes=dtypes,
-        on_row=lambda row: stage(f"verifying: {row.backend}, {row.check}", None),
+        on_row=telling(stage),
     )
     rows = tuple(model.Check(r.backend, r.check, r.status, r.detail) for r in report.rows)
     return model.Verification("verified with this report", rows)
