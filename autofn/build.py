@@ -110,7 +110,7 @@ def build(job: Job) -> Built:
     path = job.package / LIBRARIES / f"{maker.namespace()}.{suffix}"
     try:
         path.parent.mkdir(exist_ok=True)
-        maker.build(job.device, job.target, path)
+        maker.build(job.device, job.target, path.absolute())  # compilers run in the package
         _remove_older(path, suffix)
     except (OSError, RuntimeError) as error:
         failure, _, output = str(error).partition("\n")

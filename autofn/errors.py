@@ -96,6 +96,13 @@ class VerificationError(AutofnError):
     kind = "verification"
 
 
+class DriftError(AutofnError):
+    """A package is not what its formula gives."""
+
+    exit_code = 1
+    kind = "drift"
+
+
 class InternalError(AutofnError):
     """A defect of autofn itself; `trace` is the traceback, shown under AUTOFN_DEBUG=1."""
 

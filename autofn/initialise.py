@@ -44,6 +44,7 @@ def settings(root: Path, sources: Sequence[str], output: str) -> Step:
         f"[{TABLE}]\n"
         f"sources = [{listed}]\n"
         f"output = {json.dumps(output, ensure_ascii=False)}\n"
+        '# dtypes = ["float32", "bfloat16"]  # that packages are verified and measured in\n'
         '# architectures = ["80", "90"]  # CUDA libraries that `autofn build` builds\n'
         "# budgets = { swish = 4.0 }  # errors in ULP that `autofn verify --full` allows\n"
     )
@@ -87,7 +88,7 @@ def workflow(root: Path) -> Step:
     _write(path, _WORKFLOW.format(requirements=requirements))
     what = f"written: {CHECK} for pushes and pull requests"
     if not known:
-        what += f"; autofn is not installed from an index here: correct {autofn} if CI has it not"
+        what += f"; CI will pip install {autofn}: correct that line if it cannot"
     return Step(WORKFLOW, what, wanting=not known)
 
 

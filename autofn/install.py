@@ -31,6 +31,8 @@ LOCK_TIMEOUT = 60.0
 
 
 _TEMPORARY = ".autofn"
+
+_HASH = re.compile(rb"(?<=sha256)\W+[0-9a-f]{64}")
 """How the names of temporary folders end."""
 
 
@@ -48,12 +50,13 @@ class Drift:
     """One difference between a package and its folder.
 
     `detail` is a unified diff of an edited file, else a sentence. A `version` drift stands for
-    all others of its package: it was made by another autofn or SymPy.
+    all others of its package: it was made by another autofn or SymPy. A file of kind `hash` is of
+    another formula, and has nothing that tells but the formula's hash.
     """
 
     package: str
     path: str
-    kind: Literal["missing", "edited", "stale", "version"]
+    kind: Literal["missing", "edited", "hash", "stale", "version"]
     detail: str
 
 
@@ -124,6 +127,10 @@ def _differences(package: Package, folder: Path) -> list[Drift]:
         if present is None:
             drifts.append(Drift(name, path, "missing", f"{folder / path} does not exist"))
         elif present != text.encode():
+            if _HASH.sub(b"", present) == _HASH.sub(b"", text.encode()):
+                only = f"{folder / path} differs in the formula's hash only"
+                drifts.append(Drift(name, path, "hash", only))
+                continue
             drifts.append(Drift(name, path, "edited", _diff(folder / path, present, text)))
     drifts += [
         Drift(name, path, "stale", f"{folder / path} is generated no longer")
@@ -150,6 +157,11 @@ def read(folder: str | os.PathLike[str]) -> Package:
     folder = Path(folder)
     with _explained(folder, "read"):
         return _read(folder)
+
+
+def packages(root: str | os.PathLike[str]) -> list[str]:
+    """The names of the generated packages in a folder."""
+    return sorted(path.parent.name for path in Path(root).glob(f"*/{MANIFEST}"))
 
 
 def holds(folder: Path, path: str) -> bool:

@@ -70,6 +70,23 @@ def of_exception(error: BaseException, file: str) -> Location | None:
     return found
 
 
+def text_at(where: Location) -> str:
+    """What is meant of a line of a file; all of it where that is not known."""
+    line = linecache.getline(where.file, where.line)
+    return line[slice(*where.span)] if where.span else line.strip()
+
+
+def of_zero(body: Callable[..., Any]) -> Location | None:
+    """The first division by a literal zero, None where there is none."""
+    where = of_definition(body)
+    for node, start, indent in _nodes(body):
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+            by = node.right
+            if isinstance(by, ast.Constant) and by.value == 0:
+                return _place(node, where.file, start, indent)
+    return None
+
+
 def of_syntax(error: SyntaxError, file: str) -> Location:
     """The place that a syntax error names, in `file` where it names none."""
     line, begin = error.lineno or 1, (error.offset or 0) - 1

@@ -11,6 +11,7 @@ from typing import Any
 
 from autofn.errors import Location, UsageError, about
 from autofn.suggest import close
+from autofn.verify.job import DTYPES
 
 FILE = "pyproject.toml"
 TABLE = "tool.autofn"
@@ -22,7 +23,8 @@ class Project:
 
     `sources` are what commands take where no FILE is given, `output` the default of -o,
     `architectures` and `isa` what `autofn build` builds for, `budgets` ULP per formula for
-    `verify --full`, of formulas that state none; `tests` whether packages get tests of their own.
+    `verify --full`, of formulas that state none; `tests` whether packages get tests of their own,
+    `dtypes` what they are verified and measured in.
     """
 
     root: Path
@@ -32,6 +34,7 @@ class Project:
     isa: tuple[str, ...] = ("native",)
     budgets: Mapping[str, float] = field(default_factory=dict)
     tests: bool | None = None
+    dtypes: tuple[str, ...] = DTYPES
 
 
 @about("project")
@@ -134,6 +137,14 @@ def _words(value: Any) -> tuple[str, ...]:
     return _texts(numbers)
 
 
+def _dtypes(value: Any) -> tuple[str, ...]:
+    """In the order of DTYPES."""
+    named = _texts(value)
+    if not set(named) <= set(DTYPES):
+        raise ValueError
+    return tuple(each for each in DTYPES if each in named)
+
+
 def _budgets(value: Any) -> dict[str, float]:
     if not isinstance(value, dict):
         raise ValueError
@@ -152,6 +163,11 @@ def _truth(value: Any) -> bool:
 _SETTINGS: Mapping[str, tuple[Callable[[Any], Any], str, str]] = {
     "sources": (_texts, "a list of files and folders", 'sources = ["formulas"]'),
     "output": (_text, "a folder", 'output = "generated"'),
+    "dtypes": (
+        _dtypes,
+        f"a list of dtypes, {', '.join(DTYPES)}",
+        'dtypes = ["float32", "bfloat16"]',
+    ),
     "architectures": (_words, "a list of CUDA architectures", 'architectures = ["80", "90"]'),
     "isa": (_words, "a list of instruction sets", 'isa = ["x86-64-v3", "x86-64-v4"]'),
     "tests": (_truth, "true or false", "tests = true"),

@@ -16,7 +16,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +25,7 @@ from autofn import cache, install, resources
 from autofn.errors import AutofnError
 from autofn.package import Package
 from autofn.reading import CHANGED, Input
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from autofn.source import Source
@@ -58,9 +59,12 @@ class Record:
 NONE = Record(None, ())
 
 
-def recall(source: Source, output: str) -> Record:
-    """The record of a source, with those formulas only whose package lies there untouched."""
-    path = _path(source, output)
+def recall(source: Source, output: str, dtypes: Sequence[str] = DTYPES) -> Record:
+    """The record of a source, with those formulas only whose package lies there untouched.
+
+    dtypes: those that were verified.
+    """
+    path = _path(source, output, dtypes)
     if path is None:
         return NONE
     try:
@@ -78,9 +82,9 @@ def recall(source: Source, output: str) -> Record:
     return Record(found if present == kept else None, present)
 
 
-def keep(source: Source, output: str, record: Record) -> None:
+def keep(source: Source, output: str, record: Record, dtypes: Sequence[str] = DTYPES) -> None:
     """Writes the record of a source; where there is no cache, nothing."""
-    path = _path(source, output)
+    path = _path(source, output, dtypes)
     if path is None:
         return
     inputs = record.inputs
@@ -130,14 +134,14 @@ def _lies(kept: Kept, output: str) -> bool:
     return digest(package) == kept.digest
 
 
-def _path(source: Source, output: str) -> Path | None:
+def _path(source: Source, output: str, dtypes: Sequence[str]) -> Path | None:
     folder = cache.folder("records")
     if folder is None:
         return None
     # A file by where it is, an expression by what it is.
     place = getattr(source, "path", None)
     parts = [os.path.realpath(place) if place else "", repr(source) if not place else ""]
-    parts += [str(getattr(source, "only", None)), os.path.realpath(output)]
+    parts += [str(getattr(source, "only", None)), os.path.realpath(output), *dtypes]
     return folder / f"{_hash(map(os.fsencode, parts))[:32]}.json"
 
 

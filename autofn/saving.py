@@ -103,6 +103,8 @@ def _sides(derivation: Derivation, outputs: tuple[str, ...]) -> Vjp:
     if len(derivation.forward) != 1 or len(derivation.variables) != 1:
         return derivation.vjp
     (forward,), (x,) = derivation.forward, derivation.variables
+    if any(each.args[-1].cond != True for each in forward.atoms(Piecewise)):  # noqa: E712
+        return derivation.vjp  # there is no output to tell by where no piece is
     pieces = list(_pieces(forward, x))
     if not pieces or not all(piece == x or piece.is_number for piece in pieces):
         return derivation.vjp  # where a piece rounds, an output may be on a kink's other side

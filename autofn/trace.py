@@ -7,7 +7,7 @@ import itertools
 import keyword
 import math
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 import sympy
@@ -69,8 +69,8 @@ def trace(formula: Formula) -> Definition:
     variants: list[Variant] = []
     for key in itertools.product(*axes):
         values = _values(parameters, leaves, dict(key), formula)
-        returned = _run(lambda: formula.body(**values), name, where)  # noqa: B023
-        outputs, got_names, named = _outputs(returned, name, where)
+        returned = _run(lambda: formula.body(**values), name, where, values)  # noqa: B023
+        outputs, got_names, named = _outputs(returned, name, where, formula.body)
         if names is not None and names != got_names:
             raise FormulaError(
                 f"{name} returns {len(names)} outputs ({', '.join(names)}) in one variant and "
@@ -161,7 +161,9 @@ def _values(
 
 
 @about("body")
-def _run(body: Callable[[], Any], name: str, where: Location) -> Any:
+def _run(
+    body: Callable[[], Any], name: str, where: Location, parameters: Iterable[str] = ()
+) -> Any:
     """`body()`, its exceptions turned into errors that name the line in the user's file."""
     try:
         return body()
@@ -177,23 +179,13 @@ def _run(body: Callable[[], Any], name: str, where: Location) -> Any:
         raise FormulaError(f"{name} ran out of memory", where=where) from None
     except (Exception, SystemExit) as error:
         line = places.of_exception(error, where.file) or where
-        what = f"{name} raised {type(error).__name__}: {error}"
-        raise FormulaError(what, where=line, remedy=_remedy_for(error)) from None
-
-
-def _remedy_for(error: BaseException) -> str:
-    text, meant = str(error), suggest.for_exception(error)
-    if meant:
-        return meant
-    if isinstance(error, TypeError) and "truth value" in text:
-        return "symbols have no truth value: write Piecewise((a, x > 0), (b, True)) for `if`"
-    if isinstance(error, TypeError) and ("float" in text or "real number" in text):
-        return "use SymPy's functions (from sympy import exp), not those of math or numpy"
-    return "the body must run on SymPy symbols and return an expression"
+        what = f"{name} raised {type(error).__name__}: {' '.join(str(error).split())}"
+        remedy = suggest.in_body(error, parameters, places.text_at(line))
+        raise FormulaError(what, where=line, remedy=remedy) from None
 
 
 @about("returns")
-def as_expr(value: Any, name: str, where: Location) -> Expr:
+def as_expr(value: Any, name: str, where: Location, body: Callable[..., Any] | None = None) -> Expr:
     what: str | None = None
     remedy = "return a SymPy expression, a tuple of them, or a dict of names and expressions"
     if value is None:
@@ -216,14 +208,25 @@ def as_expr(value: Any, name: str, where: Location) -> Expr:
     elif not isinstance(value, Expr):
         what = f"{name} returns {_shown(value)}, a {type(value).__name__}"
     if what is None and value.has(sympy.nan, sympy.zoo):
-        what = f"{name} is undefined: it contains {_shown(value)}"
+        what = f"{name} is undefined: {_undefined(value)}"
         remedy = "look for a division by zero in the formula"
+        where = (places.of_zero(body) if body else None) or where
     elif what is None and (value.has(sympy.I) or (value.is_real is False and value.is_finite)):
         what = f"{name} is complex: {_shown(value)}"
         remedy = "a formula is real for real inputs: take a real form of it"
     if what is not None:
         raise FormulaError(what, where=where, remedy=remedy)
     return typing.cast(Expr, value)
+
+
+def _undefined(value: Expr) -> str:
+    """The innermost part that holds SymPy's names for what is no number."""
+    names = {sympy.zoo: "infinity without a sign", sympy.nan: "not a number"}
+    part: sympy.Basic = value
+    while inner := [each for each in part.args if each.args and each.has(*names)]:
+        part = inner[0]
+    found = next(each for each in names if part.has(each))
+    return f"it contains {_shown(part)}, and {found} is {names[found]}"
 
 
 def _shown(value: Any) -> str:
@@ -233,7 +236,7 @@ def _shown(value: Any) -> str:
 
 @about("returns")
 def _outputs(
-    returned: Any, name: str, where: Location
+    returned: Any, name: str, where: Location, body: Callable[..., Any]
 ) -> tuple[tuple[Expr, ...], tuple[str, ...], bool]:
     if isinstance(returned, dict):
         for key in returned:
@@ -256,7 +259,7 @@ def _outputs(
     if not values:
         raise FormulaError(f"{name} returns nothing", where=where, remedy="return an expression")
     named = isinstance(returned, dict)
-    return tuple(as_expr(value, name, where) for value in values), names, named
+    return tuple(as_expr(value, name, where, body) for value in values), names, named
 
 
 @about("symbols")
@@ -300,7 +303,8 @@ def _own_gradient(
             remedy=f"parameters are: {', '.join(values)}",
         )
     cotangent = grads[0] if len(grads) == 1 else grads
-    returned = _run(lambda: body(cotangent, **{p: values[p] for p in params[1:]}), name, where)
+    taken = {p: values[p] for p in params[1:]}
+    returned = _run(lambda: body(cotangent, **taken), name, where, params)
     entries = tuple(returned) if isinstance(returned, tuple | list) else (returned,)
     differentiable = [leaf for leaf in leaves if leaf.parameter.differentiable]
     if len(entries) != len(differentiable):
@@ -316,7 +320,7 @@ def _own_gradient(
         if entry is None or (leaf.kind is Kind.OPTIONAL and not key[leaf.name]):
             checked.append(None)
             continue
-        expr = as_expr(entry, name, where)
+        expr = as_expr(entry, name, where, body)
         _check_symbols(expr, allowed, name, body)
         checked.append(expr)
     return tuple(checked)

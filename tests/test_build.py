@@ -556,7 +556,9 @@ def call(*arguments: object) -> click.testing.Result:
 
 
 @needs_compiler
-def test_build_writes_libraries_and_a_table(tmp_path: Path, wrapper: Wrapper) -> None:
+def test_build_writes_libraries_and_a_table(
+    tmp_path: Path, wrapper: Wrapper, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("one", "two"):
         doctor.write_trial(tmp_path / "ops" / name, name)
     (tmp_path / "ops" / "notes.txt").touch()
@@ -569,7 +571,9 @@ def test_build_writes_libraries_and_a_table(tmp_path: Path, wrapper: Wrapper) ->
     machine = build.module(tmp_path / "ops/one", "_build").instruction_sets()
     if "x86-64" not in machine:
         pytest.skip("not an x86-64 CPU")
-    result = call("build", tmp_path / "ops", "--isa", "native,x86-64", "-j", 2)
+    # Compilers run in the package's folder.
+    monkeypatch.chdir(tmp_path)
+    result = call("build", "ops", "--isa", "native,x86-64", "-j", 2)
     assert result.exit_code == 0, result.output
     libraries = sorted(path.name for path in tmp_path.glob("ops/*/lib/*.so"))
     assert len(libraries) == 5 if machine[0] != "x86-64" else 3

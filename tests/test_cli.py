@@ -15,7 +15,7 @@ import pytest
 import autofn
 from autofn.cli import cli
 from autofn.package import Package
-from autofn.verify.report import Report, Row
+from autofn.verify.report import Report, Row, telling
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -67,7 +67,7 @@ def process(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
 def verified(*rows: Row):
     """A stand-in for verification: the row is the same for every package."""
 
-    def verify_package(package: Package, definition, *, level="quick", on_row=None) -> Report:
+    def verify_package(package: Package, definition, *, on_row=None, **_) -> Report:
         for row in rows:
             if on_row:
                 on_row(row)
@@ -349,6 +349,8 @@ def test_check(write, here: Path) -> None:
     missing = call("gen", "f.py", "--check")
     assert missing.exit_code == 1
     assert "missing: generated/f does not exist" in missing.stdout
+    assert "generated/f is not what f.py gives: it was never generated" in missing.stderr
+    assert "remedy: autofn gen f.py writes it" in missing.stderr
     assert not (here / "generated").exists()
 
     call("gen", "f.py", "--no-verify")
@@ -361,10 +363,46 @@ def test_check(write, here: Path) -> None:
     drift = call("gen", "f.py", "--check", "--quiet")
     assert drift.exit_code == 1
     assert "\n-# by hand\n" in drift.stdout
+    assert "error: generated/f is not what f.py gives: it was edited by hand\n" in drift.stderr
+    assert "autofn explain drift" in drift.stderr
     assert files(here) == before
+    call("gen", "f.py", "--no-verify")
+
+    write("f.py", body="3 * x")
+    changed = call("gen", "f.py", "--check")
+    assert changed.exit_code == 1
+    assert "generated/f is not what f.py gives: the formula was changed" in changed.stderr
+    assert "+    f(x) = 3*x\n" in changed.stdout
+    assert "kernel.h" not in changed.stdout
+    assert "files differ in the formula's hash only\n" in changed.stdout
+
+    elsewhere = call("gen", "f.py", "--check", "-o", "other")
+    assert "remedy: autofn gen f.py -o other writes it" in elsewhere.stderr
 
     bad = call("gen", "f.py", write("bad.py", body="None"), "--check")
     assert bad.exit_code == 2
+
+
+def test_progress_names_checks_that_ran() -> None:
+    told: list[str] = []
+    on_row = telling(lambda doing, seconds: told.append(doing))
+    for row in (NOT_RUN, PASSED, NOT_RUN):
+        on_row(row)
+    assert told == ["verifying (so far: PyTorch, gradcheck)"]
+
+
+def test_without_a_command_the_help_is_shown() -> None:
+    result = call()
+    assert result.exit_code == 2
+    assert result.output.startswith("Usage: ")
+    assert "error" not in result.output.split("Commands:")[0]
+
+
+def test_without_a_file_and_a_project() -> None:
+    result = call("gen")
+    assert result.exit_code == 2
+    assert "no FILE is given, and this folder is in no project" in result.stderr
+    assert "autofn init" in result.stderr.partition("remedy: ")[2]
 
 
 def test_expressions(here: Path) -> None:
@@ -438,7 +476,7 @@ def test_verify_that_fails(write) -> None:
 
 
 def test_verify_looks_at_the_files_as_they_are(write, here: Path, monkeypatch) -> None:
-    def look(package: Package, definition, *, level="quick", on_row=None) -> Report:
+    def look(package: Package, definition, *, on_row=None, **_) -> Report:
         status = "failed" if "tampered" in package.text("__init__.py") else "passed"
         return Report(package.name, (Row("PyTorch", "values", status),))
 

@@ -193,7 +193,8 @@ def test_calls_in_bodies_that_are_indented_or_long() -> None:
         ("arctan(x)", "write atan(x)"),
         ("math.exp(x)", "use SymPy's functions"),
         ("functions.sigmiod(x)", "did you mean sigmoid?"),
-        ("nothing_like_it(x)", "the body must run on SymPy symbols"),
+        ("nothing_like_it(x)", "add it to the signature (`nothing_like_it: float = 1.0`, or "),
+        ("k * x", "add it to the signature (`k: float = 1.0`, or `k` for a tensor)"),
     ],
 )
 def test_misspelt_functions(body: str, remedy: str) -> None:
@@ -206,6 +207,54 @@ def test_misspelt_functions(body: str, remedy: str) -> None:
         assert result.exit_code == 2
         assert f"remedy: {remedy}" in result.stderr
         assert "  5 |     return " in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("body", "what", "remedy"),
+    [
+        ("slop * x", "NameError", "did you mean slope?"),
+        ("x.exp()", "AttributeError", "write exp(x) (from sympy import exp)"),
+        ("x.relu()", "AttributeError", "write relu(x) (from autofn.functions import relu)"),
+        ("x.sum()", "AttributeError", "a formula is elementwise"),
+        ("x[0]", "TypeError", "a formula is elementwise"),
+        ("x^2", "TypeError", "write x**2 for a power"),
+        ("where(x > 0, x, 0)", "NameError", "write Piecewise((a, x > 0), (b, True))"),
+        ("np.exp(x)", "NameError", "use SymPy's functions (from sympy import exp)"),
+        ("torch.exp(x)", "TypeError", "use SymPy's functions (from sympy import exp)"),
+        ("sympy.exp(x, 2)", "TypeError: exp takes exactly 1", "correct the arguments of the call"),
+        ("sympy.Piecewise((x, x > 0), 1)", "TypeError", "write Piecewise((a, x > 0), (b, True)): "),
+        ("1 / 0 * x", "ZeroDivisionError", "look for a division by zero"),
+        ("slope + x / 0", "contains zoo*x, and zoo is", "look for a division by zero"),
+        ("1 / (x - x)", "contains zoo, and zoo is infinity", "look for a division by zero"),
+    ],
+)
+def test_what_newcomers_write_in_place_of_sympy(body: str, what: str, remedy: str) -> None:
+    Path("f.py").write_text(
+        "import sympy\nimport torch\nfrom autofn import Learnable, formula\n@formula\n"
+        f"def f(x, slope: Learnable = 0.1):\n    return {body}\n"
+    )
+    result = call("show", "f.py")
+    assert result.exit_code == 2
+    assert what in result.stderr
+    assert f"remedy: {remedy}" in result.stderr
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="columns of exceptions are not known")
+@pytest.mark.parametrize(
+    ("body", "under", "remedy"),
+    [
+        ("max(x, 0)", "max(x, 0)", "write Max(a, b) or Min(a, b)"),
+        ("2 * (0 < x < 1)", "0 < x < 1", "write And(0 < x, x < 1)"),
+        ("slope + x / 0", "x / 0", "look for a division by zero"),
+    ],
+)
+def test_the_part_of_a_line_that_is_meant(body: str, under: str, remedy: str) -> None:
+    Path("f.py").write_text(
+        f"from autofn import formula\n@formula\ndef f(x, slope):\n    return {body}\n"
+    )
+    text = call("show", "f.py").stderr
+    assert f"    | {' ' * (11 + body.index(under))}{'^' * len(under)}\n" in text
+    assert f"remedy: {remedy}" in text
 
 
 @pytest.mark.parametrize(

@@ -88,6 +88,8 @@ def test_defaults_and_none(here: Path) -> None:
         ("budgets = { f = 'much' }", 5, "budgets"),
         ("[tool.autofn.budgets]\nf = 1.0\ng = 0.1", 7, "budgets"),
         ("[tool.autofn.budgets]\nf = true", 6, "budgets"),
+        ("dtypes = ['float31']", 5, "dtypes = ['float31'] is not a list of dtypes, float64, "),
+        ("dtypes = 'float32'", 5, "dtypes = 'float32' is not a list of dtypes"),
         ("tests = 1", 5, "tests = 1 is not true or false"),
         ("[tool.autofn.buget]\nf = 1", 5, "did you mean budgets?"),
         ("sources = [", 5, "pyproject.toml:"),
@@ -103,6 +105,68 @@ def test_wrong_settings(text: str, line: int, message: str, here: Path) -> None:
         if message != "pyproject.toml:":
             assert f"error: pyproject.toml:{line}: " in result.stderr
     assert os.listdir(here) == ["pyproject.toml"]
+
+
+def test_a_package_whose_formula_is_gone_is_named(here: Path) -> None:
+    (here / "formulas").mkdir()
+    for name in ("f", "g"):
+        (here / "formulas" / f"{name}.py").write_text(FORMULA.format(name=name))
+    table("")
+    assert "no formula" not in call("gen", "--no-verify").stdout
+    (here / "formulas" / "g.py").unlink()
+    for arguments in (["gen", "--check"], ["gen", "--no-verify"]):
+        result = call(*arguments)
+        assert result.exit_code == 0
+        assert "generated/g: no formula of the project gives it" in result.stdout
+        assert "generated/f: no" not in result.stdout
+    assert call("gen", "--check", "--quiet").output == ""
+    assert "no formula" not in call("gen", "formulas/f.py", "--check").stdout
+
+
+def test_dtypes_of_the_project(here: Path, monkeypatch) -> None:
+    """They say what is verified, which verification counts, and what is certified and measured."""
+    from autofn.certificate.model import Certificate, Finding
+    from autofn.cli.bench import bench
+    from autofn.load import load_file
+    from autofn.verify.report import Report, Row
+    from autofn.verify.tables import make_job
+
+    asked = here / "asked"
+
+    def verify_package(package, definition, *, dtypes, **_) -> Report:
+        asked.write_text(",".join(dtypes))
+        return Report("f", (Row("PyTorch", "values", "passed"),))
+
+    findings = tuple(
+        Finding("CPU kernel", dtype, "value", "out", 1, 1.0, 1.0, None, 0, None, 0.0)
+        for dtype in ("float64", "float32", "bfloat16")
+    )
+    monkeypatch.setattr("autofn.verify.verify_package", verify_package)
+    Path("f.py").write_text(FORMULA.format(name="f"))
+    table("sources = ['f.py']\ndtypes = ['bfloat16', 'float32']")
+    first = call("gen")
+    assert first.stdout.endswith("files written; verified: 1 passed (float32, bfloat16)\n")
+    assert asked.read_text() == "float32,bfloat16"
+    asked.unlink()
+    assert "verified before: 1 passed (float32, bfloat16)" in call("gen").stdout
+    assert not asked.exists()
+    table("sources = ['f.py']\ndtypes = ['float16']")
+    assert "verified: 1 passed (float16)" in call("gen").stdout
+
+    (formula,) = load_file("f.py")
+    for level in ("quick", "draft"):
+        job = make_job(formula.definition, "", level, ("float32",))
+        assert {each.dtype for each in job.tables} == {"float64", "float32"}
+    monkeypatch.setattr(
+        "autofn.certificate.run.certify", lambda *_: Certificate("f", findings, (), (), ())
+    )
+    action = Verify("nowhere", "full", True, {}, ("float32", "bfloat16"))
+    found = action(formula.definition, lambda *_: None).certificate
+    assert {each.dtype for each in found.findings} == {"float32", "bfloat16"}
+    (option,) = (each for each in bench.params if each.name == "dtypes")
+    assert option.default() == "float16"
+    table("")
+    assert option.default() == "float32"
 
 
 def test_another_way_to_write_it(here: Path) -> None:
@@ -210,6 +274,9 @@ def test_init_in_a_repository_and_a_commit_with_drift(here: Path) -> None:
     drift = git("commit", "-am", "drift")
     assert drift.returncode == 1
     assert "-# by hand" in drift.stdout + drift.stderr
+    assert "generated/gate is not what formulas/gate.py gives: it was edited by hand" in (
+        drift.stdout + drift.stderr
+    )
 
     before = {each: each.read_bytes() for each in here.rglob("*") if each.is_file()}
     again = call("init")

@@ -16,7 +16,7 @@ import chromium
 import pytest
 from click.testing import CliRunner
 from mpmath import mp
-from sympy import Abs, Heaviside, Max, Symbol, exp, log, sin, sqrt, tanh
+from sympy import Abs, Heaviside, Max, Piecewise, Symbol, exp, log, sin, sqrt, tanh
 
 from autofn import Formula, formula
 from autofn.bench.records import Report, Result, Setting, Time, to_json
@@ -24,13 +24,15 @@ from autofn.cli import cli
 from autofn.derive import derive
 from autofn.load import load_file
 from autofn.ops import OPS
+from autofn.pipeline import generate
 from autofn.program import ELEMENT, Input, lower
 from autofn.program import Result as Output
+from autofn.records import digest
 from autofn.report import curves, javascript, render
-from autofn.report.collect import page
+from autofn.report.collect import Collect, page
 from autofn.report.figures import bench, read
 from autofn.report.model import Page
-from autofn.report.truth import error, place, truth
+from autofn.report.truth import error, place, places, truth
 from autofn.report.typeset import mathml
 from autofn.resources import library
 
@@ -63,7 +65,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Page:
     (only,) = load_file(path)
     rows = [{"backend": "<u>", "check": "values", "status": "passed", "detail": "<s>&"}]
     (folder / "hostile.certificate.json").write_text(json.dumps({"verified": rows}))
-    return page(only.definition, quiet, root=str(folder), verify=False)
+    return page(only.definition, quiet, Collect(str(folder), verify=False))
 
 
 @pytest.fixture(scope="module")
@@ -255,7 +257,8 @@ def test_errors_are_in_units_of_the_last_place() -> None:
 
 
 def test_the_number_line_has_all_sizes_in_order() -> None:
-    found = truth(softened.definition, softened.definition.variants[0])
+    variant = softened.definition.variants[0]
+    found = truth(softened.definition, variant, places(softened.definition, variant))
     xs = [point["x"] for point in found.points]
     assert xs == sorted(xs)
     assert xs[0] < -1e37 and xs[-1] > 1e37
@@ -277,12 +280,27 @@ def test_poles_jumps_and_ends_are_told_apart() -> None:
         Max(x, 0): "kink",
         sin(x) / x: "removable singularity, its limit taken",
         Max(x, 0) ** 2: "kink of the gradient",
+        # What lies in a piece that is not selected there is none of the formula.
+        Piecewise((log(x), x > 1), (x - 1, True)): None,
+        Piecewise((1, x > 1), (sin(x) / x, True)): "removable singularity, its limit taken",
     }
     for expr, what in expected.items():
         definition = Formula.from_expr(expr).definition
         made = derive(definition, definition.variants[0])
         (drawing,) = curves.drawings(definition, definition.variants[0], made)
-        assert [mark.what for mark in drawing.marks if mark.at == 0] == [what]
+        assert [mark.what for mark in drawing.marks if mark.at == 0] == [what] * bool(what)
+
+
+def test_long_sums_have_a_line_for_each_term() -> None:
+    x = Symbol("x", real=True)
+    parts = [exp(-k * x) / (1 + k * x) for k in range(1, 5)]
+    short, long, mixed = map(mathml, (parts[0], sum(parts), sum(parts[:3]) - parts[3]))
+    assert "<mtr>" not in short
+    assert long.count("<mtr>") == 4
+    assert long.count('<mo form="prefix">') == 3
+    assert long.count('<mo form="prefix">+</mo>') == 3
+    assert mixed.count('<mo form="prefix">\u2212</mo>') == 1
+    Tree(f"<math>{long}</math>")
 
 
 def test_mathml_has_no_markup_of_its_own() -> None:
@@ -290,6 +308,18 @@ def test_mathml_has_no_markup_of_its_own() -> None:
     for expr in (x, exp(-(x**2)), Abs(x), x < 1, log(x + 1) / 3):
         assert "<b>" not in mathml(expr)
         Tree(f"<math>{mathml(expr).replace('&InvisibleTimes;', '')}</math>")
+
+
+def test_what_gen_found_before_is_told() -> None:
+    plain = Formula.from_expr(tanh(Symbol("x", real=True)), name="plain").definition
+    package = generate(plain)
+    known = {digest(package): "34 passed, 4 not run"}
+    made = page(plain, quiet, Collect("nowhere", False, known))
+    text = render.page(made)
+    assert "Verified by autofn gen: 34 passed, 4 not run." in text
+    assert "Not verified here" not in text
+    other = {"0" * 64: "34 passed"}
+    assert page(plain, quiet, Collect("nowhere", False, other)).verification is None
 
 
 # --- the commands ------------------------------------------------------------------------------

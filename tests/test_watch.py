@@ -187,7 +187,7 @@ class Agreeable:
 def test_a_draft_that_fails_is_taken_back(
     status: str, there: bool, here: Path, monkeypatch, capsys
 ) -> None:
-    def verify_package(package: Package, definition, *, level="quick", on_row=None) -> Report:
+    def verify_package(package: Package, definition, *, on_row=None, **_) -> Report:
         return Report(package.name, (Row("PyTorch", "vmap", status, "expected 2, got 3"),))
 
     monkeypatch.setattr("autofn.verify.verify_package", verify_package)

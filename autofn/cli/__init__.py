@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 import traceback
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -62,6 +63,8 @@ class _Cli(click.Group):
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(AttributeError, OSError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        # PyTorch's, wherever NumPy is not installed: nothing here needs it.
+        warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
         run = partial(super().main, args, prog_name, complete_var, standalone_mode=False, **extra)
         with _terminable() if standalone_mode else contextlib.nullcontext():
             code = _exit_code(run)
@@ -77,6 +80,9 @@ def _exit_code(command: Callable[[], Any]) -> int:
         code = command()
         sys.stdout.flush()
         return code if isinstance(code, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return error.exit_code
     except click.ClickException as error:
         show_error(_as_usage(error))
         return error.exit_code

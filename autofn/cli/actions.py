@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -11,12 +12,13 @@ from autofn.errors import UsageError
 from autofn.isolate import VERIFICATION_LIMIT, Stage
 from autofn.model import Definition
 from autofn.package import Package
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from autofn.certificate.model import Certificate
     from autofn.pipeline import Explanation
     from autofn.verify.job import Job, Level
-    from autofn.verify.report import Report, Row
+    from autofn.verify.report import Report
 
 
 Target = Literal["python", "cpp"]
@@ -27,11 +29,15 @@ TARGETS: dict[Target, tuple[str, ...]] = {"python": (), "cpp": ("cpp",)}
 
 @dataclass(frozen=True)
 class Extras:
-    """What packages in `root` have beside Python and its kernels; None: as each has it now."""
+    """What packages in `root` have beside Python and its kernels; None: as each has it now.
+
+    `dtypes`: in which they are verified.
+    """
 
     root: str
     tests: bool | None = None
     target: Target | None = None
+    dtypes: tuple[str, ...] = DTYPES
 
     def package(self, definition: Definition) -> Package:
         from autofn import pipeline
@@ -91,7 +97,9 @@ class Generate:
         digest = records.digest(package)
         if digest in self.known:
             return Generated(package, digest, before=self.known[digest])
-        report = _verified(package, definition, self.level, stage) if self.level else None
+        report = None
+        if self.level is not None:
+            report = _verified(package, definition, self.level, self.extras.dtypes, stage)
         return Generated(package, digest, report)
 
 
@@ -119,7 +127,8 @@ class Draft:
         package = self.extras.package(definition)
         digest = records.digest(package)
         wanted = self.checks and digest not in self.known
-        return Drafted(package, digest, make_job(definition, "", "draft") if wanted else None)
+        job = make_job(definition, "", "draft", self.extras.dtypes) if wanted else None
+        return Drafted(package, digest, job)
 
 
 @dataclass(frozen=True)
@@ -148,13 +157,15 @@ class Verified:
 class Verify:
     """Verify the package in `root`; with `fresh`, generate it where there is none.
 
-    `budgets` are the project's, in ULP, for formulas that state none.
+    `budgets` are the project's, in ULP, for formulas that state none; `dtypes` those that are
+    verified and certified.
     """
 
     root: str
     level: Level
     fresh: bool
     budgets: Mapping[str, float]
+    dtypes: tuple[str, ...] = DTYPES
 
     def __call__(self, definition: Definition, stage: Stage) -> Verified:
         from autofn import install, pipeline
@@ -169,13 +180,13 @@ class Verify:
                 f"{folder} does not exist",
                 remedy=f"autofn gen -o {self.root} generates it",
             )
-        report = _verified(package, definition, self.level, stage)
+        report = _verified(package, definition, self.level, self.dtypes, stage)
         if self.level != "full" or not report.ok:
             return Verified(report, what, None, ())
         stage("certifying", VERIFICATION_LIMIT)
         from autofn.certificate.run import certify
 
-        certificate = certify(package, definition)
+        certificate = _within(certify(package, definition), self.dtypes)
         budget = definition.options.budget
         if budget is None:
             budget = self.budgets.get(definition.name)
@@ -183,12 +194,22 @@ class Verify:
         return Verified(report, what, certificate, beyond)
 
 
-def _verified(package: Package, definition: Definition, level: Level, stage: Stage) -> Report:
+def _within(certificate: Certificate, dtypes: Collection[str]) -> Certificate:
+    """What a certificate says of these dtypes."""
+    if set(dtypes) == set(DTYPES):
+        return certificate
+    return dataclasses.replace(
+        certificate,
+        findings=tuple(each for each in certificate.findings if each.dtype in dtypes),
+        limits=tuple(each for each in certificate.limits if each.dtype in dtypes),
+    )
+
+
+def _verified(
+    package: Package, definition: Definition, level: Level, dtypes: Sequence[str], stage: Stage
+) -> Report:
     from autofn.verify import verify_package
+    from autofn.verify.report import telling
 
-    stage("verifying", VERIFICATION_LIMIT)
-
-    def on_row(row: Row) -> None:
-        stage(f"verifying: {row.backend}, {row.check}", None)
-
-    return verify_package(package, definition, level=level, on_row=on_row)
+    stage("verifying (compiling kernels)", VERIFICATION_LIMIT)
+    return verify_package(package, definition, level=level, dtypes=dtypes, on_row=telling(stage))

@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from autofn import project
 from autofn.cli.console import Watch, say, show_error, show_table
 from autofn.cli.gen import gravest
 from autofn.cli.sources import expression_options, output_option, resolve, timeout_option
 from autofn.errors import AutofnError, UsageError
 from autofn.suggest import close
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from autofn.bench.records import Report, Setting
     from autofn.bench.sketch import Drawn
     from autofn.source import Source
 
-DTYPES = ("float32", "float64", "bfloat16", "float16")
 
 LARGEST = 1 << 30
 """Elements of the largest tensors."""
@@ -41,6 +42,11 @@ def _number(text: str) -> int:
     if not 1 <= number <= LARGEST:
         raise click.BadParameter(f"{text!r} is no number from 1 to 2^30 (64, 2^20)")
     return number
+
+
+def _usual_dtypes() -> tuple[str, ...]:
+    found = project.find()
+    return ("float32",) if found is None or found.dtypes == DTYPES else found.dtypes
 
 
 def _dtypes(context: click.Context, option: click.Parameter, text: str) -> tuple[str, ...]:
@@ -78,8 +84,8 @@ def _dtypes(context: click.Context, option: click.Parameter, text: str) -> tuple
     "--dtype",
     "dtypes",
     callback=_dtypes,
-    default="float32",
-    show_default=True,
+    default=lambda: ",".join(_usual_dtypes()),
+    show_default="float32, or what [tool.autofn] says",
     metavar="T,...",
     help="Dtypes of tensors and parameters.",
 )

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from autofn.errors import AutofnError, InternalError
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -175,12 +176,13 @@ def show_drift(drift: Drift) -> None:
         say(line, colours.get(line[:1]))
 
 
-def summary(report: Report) -> str:
-    """`12 passed, 1 not run`."""
+def summary(report: Report, dtypes: Sequence[str] = DTYPES) -> str:
+    """`12 passed, 1 not run`, and in which dtypes if not in all."""
     counts = dict.fromkeys(_STYLES, 0)
     for row in report.rows:
         counts[row.status] += 1
-    return ", ".join(f"{n} {status}" for status, n in counts.items() if n) or "nothing checked"
+    text = ", ".join(f"{n} {status}" for status, n in counts.items() if n) or "nothing checked"
+    return text if set(dtypes) == set(DTYPES) else f"{text} ({', '.join(dtypes)})"
 
 
 class Watch:

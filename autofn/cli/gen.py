@@ -16,21 +16,25 @@ from autofn.cli.sources import (
     output_option,
     resolve,
     timeout_option,
+    usual_output,
 )
-from autofn.errors import AutofnError, FormulaError, VerificationError
+from autofn.errors import AutofnError, DriftError, FormulaError, VerificationError
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
+    from collections.abc import Container, Sequence
+
     from autofn.cli.actions import Extras, Generated, Target
+    from autofn.install import Drift
     from autofn.isolate import Outcome
     from autofn.reading import Input
     from autofn.records import Kept, Record
     from autofn.source import Source
     from autofn.verify.report import Report
 
-DRIFT = 1
 FAILED = 3
 
-_GRAVEST = (70, 2, FAILED, DRIFT, 0)
+_GRAVEST = (70, 2, FAILED, DriftError.exit_code, 0)
 """Of several exit codes, the first of these is the run's."""
 
 
@@ -95,12 +99,12 @@ def gen(
     Exit codes: 0 fine, 1 differences under --check, 2 usage or formula error,
     3 a verification failed (that package is not written).
     """
-    if tests is None:
-        found = project.find()
-        tests = found.tests if found else None
+    found = project.find()
+    if tests is None and found is not None:
+        tests = found.tests
     from autofn.cli.actions import Extras
 
-    wanted = Extras(output, tests, target)
+    wanted = Extras(output, tests, target, found.dtypes if found else DTYPES)
     if watch:
         if check or expr is not None:
             raise click.UsageError(f"--watch and {'--check' if check else '--expr'} do not mix")
@@ -113,11 +117,30 @@ def gen(
     run = Run(output, check, not no_verify and not check, force, quiet, len(sources) == 1, wanted)
     for error in errors:
         run.fail(error)
-    before = {each: records.NONE if force else records.recall(each, output) for each in sources}
+    before = {
+        each: records.NONE if force else records.recall(each, output, wanted.dtypes)
+        for each in sources
+    }
     rest = [source for source in sources if not run.unchanged(source, before[source])]
     if rest:
         _generate(run, rest, before, jobs, timeout)
-    return run.exit_code()
+    code = run.exit_code()
+    if not files and expr is None and not quiet and code in (0, DriftError.exit_code):
+        _tell_left(output, run.names)
+    return code
+
+
+def _tell_left(output: str, names: Container[str]) -> None:
+    """Packages in the project's folder whose formula is gone; a user may want them all the same."""
+    from autofn.install import packages
+
+    for name in packages(output):
+        if name.casefold() not in names:
+            say(
+                f"{output}/{name}: no formula of the project gives it; remove it, or name its "
+                "source in [tool.autofn]",
+                "yellow",
+            )
 
 
 def _generate(
@@ -191,7 +214,7 @@ class Run:
         self._check_name(outcome)
         self.clear()
         if self.check:
-            good = self._compare(generated)
+            good = self._compare(generated, outcome)
         elif generated.report is None or generated.report.ok:
             good = self._install(generated)
         else:
@@ -203,7 +226,7 @@ class Run:
 
         found = generated.before
         if generated.report is not None:
-            found = summary(generated.report)
+            found = summary(generated.report, self.extras.dtypes)
         kept = Kept(outcome.name, generated.digest, found)
         self.good.setdefault(outcome.source, []).append(kept)
         if self.inputs[outcome.source] is not None:
@@ -223,7 +246,7 @@ class Run:
 
         for source, formulas in self.good.items():
             inputs = self.inputs[source] if done else None
-            keep(source, self.output, Record(inputs, tuple(formulas)))
+            keep(source, self.output, Record(inputs, tuple(formulas)), self.extras.dtypes)
 
     def exit_code(self) -> int:
         if not self.names and not self.codes:
@@ -259,20 +282,26 @@ class Run:
         if generated.report is not None:
             if self.tables:
                 show_report(generated.report)
-            verified = f"verified: {summary(generated.report)}"
+            verified = f"verified: {summary(generated.report, self.extras.dtypes)}"
         say(f"{installed.folder}: {changed}; {verified}")
         return True
 
-    def _compare(self, generated: Generated) -> bool:
+    def _compare(self, generated: Generated, outcome: Outcome) -> bool:
         from autofn.install import check
 
         drifts = check(generated.package, self.output)
         if drifts:
-            self.codes.add(DRIFT)
+            self.codes.add(DriftError.exit_code)
         elif not self.quiet:
             say(f"{self.output}/{generated.package.name}: up to date")
+        hashes = [drift for drift in drifts if drift.kind == "hash"]
         for drift in drifts:
-            show_drift(drift)
+            if drift.kind != "hash":
+                show_drift(drift)
+        if hashes:
+            say(f"{len(hashes)} files differ in the formula's hash only", "yellow")
+        if drifts:
+            show_error(drifted(outcome, self.output, drifts))
         return not drifts
 
     def refuse(self, generated: Generated, report: Report) -> bool:
@@ -292,6 +321,28 @@ def clash(outcome: Outcome, first: Source) -> FormulaError:
         f"two formulas are named {outcome.name!r}: the one of {first.where.file} was taken",
         where=outcome.source.where,
         remedy="rename one of them, or generate them into different folders (-o DIR)",
+    )
+
+
+def drifted(outcome: Outcome, output: str, drifts: Sequence[Drift]) -> DriftError:
+    """The error of a package that is not what its formula gives, after its differences."""
+    file = click.format_filename(outcome.source.where.file)
+    kinds = {drift.kind for drift in drifts}
+    again = f"autofn gen {file}" if output == usual_output() else f"autofn gen {file} -o {output}"
+    if outcome.source.where.text is not None:  # by --expr
+        again = "the same command without --check"
+    remedy = f"{again} writes it; commit both"
+    if "version" in kinds:
+        why = "another version generated it"
+    elif "" in {drift.path for drift in drifts}:
+        why = "it was never generated"
+    elif "hash" in kinds:
+        why = "the formula was changed"
+    else:
+        why = "it was edited by hand"
+        remedy = f"{again} puts it right, and the edit is lost: what is to stay goes into {file}"
+    return DriftError(
+        f"{output}/{drifts[0].package} is not what {file} gives: {why}", remedy=remedy
     )
 
 

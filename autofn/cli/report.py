@@ -11,10 +11,18 @@ from typing import TYPE_CHECKING
 
 import click
 
+from autofn import project
 from autofn.cli.console import Watch, say, show_error
 from autofn.cli.gen import FAILED, gravest
-from autofn.cli.sources import expression_options, jobs_option, resolve, timeout_option
+from autofn.cli.sources import (
+    expression_options,
+    jobs_option,
+    resolve,
+    timeout_option,
+    usual_output,
+)
 from autofn.errors import AutofnError, UsageError
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from autofn.bench.records import Report
@@ -29,7 +37,8 @@ if TYPE_CHECKING:
     help="The page of one formula (report.html), or a folder for many (report).",
 )  # fmt: skip
 @click.option(
-    "--packages", default="generated", show_default=True, metavar="DIR",
+    "--packages", default=usual_output, metavar="DIR",
+    show_default="generated, or what [tool.autofn] says",
     help="Where packages lie, with the certificates that `autofn verify --full` left.",
 )  # fmt: skip
 @click.option("--verify", is_flag=True, help="Verify each formula, and show the table.")
@@ -67,15 +76,16 @@ def report(
 
     measured = read(figures) if figures is not None else of_the_library()
     target = _Target(output, many=len(sources) + len(errors) > 1)
+    found = project.find()
+    dtypes = found.dtypes if found else DTYPES
     codes: set[int] = set()
     for error in errors:
         show_error(error)
         codes.add(error.exit_code)
     pages: list[tuple[Source, Page]] = []
     with Watch(len(sources), quiet=False) as watch:
-        outcomes = isolate.run(
-            sources, Collect(packages, verify), workers=jobs, timeout=timeout, watch=watch
-        )
+        action = Collect(packages, verify, _known(sources, packages, dtypes), dtypes)
+        outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
         with contextlib.closing(outcomes):
             for outcome in outcomes:
                 watch.clear()
@@ -95,6 +105,16 @@ def report(
     if made:
         target.write(made)
     return gravest(codes)
+
+
+def _known(sources: Sequence[Source], packages: str, dtypes: Sequence[str]) -> dict[str, str]:
+    """What `autofn gen` found, by the digest of what it verified."""
+    from autofn import records
+
+    kept = [
+        each for source in sources for each in records.recall(source, packages, dtypes).formulas
+    ]
+    return {each.digest: each.verified for each in kept if each.verified}
 
 
 def _with_figures(page: Page, source: Source, measured: Report | None, by_name: bool) -> Page:
@@ -173,7 +193,7 @@ class _Target:
         for page in pages:
             _write(path / f"{page.name}.html", render.page(page))
         _write(path / "index.html", render.index(pages))
-        say(f"wrote {path / 'index.html'} and {len(pages)} pages")
+        say(f"wrote {path / 'index.html'} and {len(pages)} page{'s' * (len(pages) != 1)}")
 
 
 def _write(path: Path, text: str) -> None:

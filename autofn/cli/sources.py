@@ -40,7 +40,8 @@ def expression_options(command: _Command) -> _Command:
     return command
 
 
-def _output() -> str:
+def usual_output() -> str:
+    """Where packages lie unless -o says otherwise."""
     found = project.find()
     return "generated" if found is None else found.output
 
@@ -49,7 +50,7 @@ output_option = click.option(
     "-o",
     "output",
     # A callable, so that a wrong table is an error of the commands that look at it.
-    default=_output,
+    default=usual_output,
     show_default="generated, or what [tool.autofn] says",
     metavar="DIR",
     help="Folder of the packages.",
@@ -112,9 +113,10 @@ def named(files: Sequence[str]) -> Sequence[str]:
         return files
     found = project.find()
     if found is None:
-        raise click.UsageError(
-            "name a formula file or a formula of the library (autofn list), or set up a project: "
-            "autofn init"
+        raise UsageError(
+            "no FILE is given, and this folder is in no project",
+            remedy="name a formula file or a formula of the library (autofn list), or set up a "
+            "project: autofn init",
         )
     for source in found.sources:
         if not os.path.exists(source):

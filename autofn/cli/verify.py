@@ -16,6 +16,7 @@ from autofn.cli.console import Watch, show_certificate, show_error, show_report,
 from autofn.cli.gen import FAILED, gravest
 from autofn.cli.sources import jobs_option, output_option, resolve, timeout_option
 from autofn.errors import UsageError
+from autofn.verify.job import DTYPES
 
 if TYPE_CHECKING:
     from autofn.cli.actions import Verified
@@ -58,7 +59,8 @@ def verify(
     fresh = context.get_parameter_source("output") is ParameterSource.DEFAULT
     found = project.find()
     budgets = dict(found.budgets) if found else {}
-    action = Verify(output, "full" if full else "quick", fresh, budgets)
+    dtypes = found.dtypes if found else DTYPES
+    action = Verify(output, "full" if full else "quick", fresh, budgets, dtypes)
     written: list[dict[str, Any]] = []
     with Watch(len(sources), quiet=quiet) as watch:
         outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
@@ -74,7 +76,7 @@ def verify(
                 if not report.ok or verified.beyond:
                     codes.add(FAILED)
                 if not (quiet and report.ok):
-                    title = f"{report.name} ({verified.what}): {summary(report)}"
+                    title = f"{report.name} ({verified.what}): {summary(report, dtypes)}"
                     show_report(report, title=title, failures_only=quiet)
                 written.append(_as_data(verified))
                 if verified.certificate is not None:

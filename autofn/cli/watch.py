@@ -114,7 +114,7 @@ class _Watcher:
 
     def _begin(self, sources: Sequence[Source]) -> None:
         for source in sources:
-            record = records.recall(source, self.output)
+            record = records.recall(source, self.output, self.extras.dtypes)
             done = all(each.verified for each in record.formulas) or self.checker is None
             if record.current and record.formulas and done and not self.force:
                 self.known[source] = _Known(record.inputs or ())
@@ -169,7 +169,8 @@ class _Watcher:
     def _draft(self, source: Source) -> None:
         """The packages of a source, after quick checks."""
         begun = time.monotonic()
-        kept = () if self.force else records.recall(source, self.output).formulas
+        record = records.recall(source, self.output, self.extras.dtypes)
+        kept = () if self.force else record.formulas
         known = frozenset(each.digest for each in kept if each.verified)
         action = Draft(known, self.checker is not None, self.extras)
         found, folder = _Known(), os.path.dirname(os.path.abspath(source.where.file))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import math
@@ -10,7 +11,7 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from autofn.package import Package
 from autofn.plan import Plan, VariantPlan
 from autofn.report.measure import Job
 from autofn.report.model import Line, Series
-from autofn.report.truth import Truth, error
+from autofn.report.truth import Places, Truth, error
 from autofn.verify.tables import signature
 
 LIMIT = 300.0
@@ -43,18 +44,23 @@ class Accuracy:
     notes: tuple[str, ...]
 
 
-def accuracy(
+@contextlib.contextmanager
+def measuring(
     definition: Definition,
     made: Plan,
     package: Package,
-    measured: Sequence[tuple[Variant, VariantPlan, Truth]],
-) -> Accuracy:
-    """Computed in a process of its own; where that fails, a note says so."""
+    shown: Sequence[tuple[Variant, VariantPlan, Places]],
+) -> Iterator[Callable[[Sequence[Truth]], Accuracy]]:
+    """A process of its own computes at the places; what is yielded waits for it.
+
+    It compares with the truth, which may be found meanwhile. Where the process fails, a note says
+    so.
+    """
     names = Names(made)
     base = sketch(definition, made)
     sketches = [
         _of_variant(base, definition, variant, made, planned, names)
-        for variant, planned, _ in measured
+        for variant, planned, _ in shown
     ]
     with tempfile.TemporaryDirectory(prefix="autofn_report_") as name:
         folder = Path(name) / package.name
@@ -65,17 +71,27 @@ def accuracy(
             folder=str(folder),
             class_name=camel_case(definition.name),
             signature=signature(definition),
-            truths=tuple(_columns(definition, variant, truth) for variant, _, truth in measured),
+            truths=tuple(_columns(definition, variant, places) for variant, _, places in shown),
             sweeps=(),
             limits=(),
             level="quick",
         )
-        computed = _computed(Path(name), Job(certified, tuple(sketches)))
+        process = _start(Path(name), Job(certified, tuple(sketches)))
+        try:
+            yield lambda truths: _compared(definition, truths, _computed(Path(name), process))
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _compared(
+    definition: Definition, truths: Sequence[Truth], computed: dict[str, Any] | str
+) -> Accuracy:
     if isinstance(computed, str):
-        return Accuracy(((),) * len(measured), (), (), (computed,))
+        return Accuracy(((),) * len(truths), (), (), (computed,))
     lines = [
         _lines(definition, truth, values)
-        for (_, _, truth), values in zip(measured, computed["values"], strict=True)
+        for truth, values in zip(truths, computed["values"], strict=True)
     ]
     equals = dict.fromkeys(each["own"] for each in computed["values"] if each["own"])
     return Accuracy(
@@ -97,22 +113,22 @@ def _of_variant(
     return dataclasses.replace(base, operands=operands, forms=found)
 
 
-def _columns(definition: Definition, variant: Variant, truth: Truth) -> Truths:
+def _columns(definition: Definition, variant: Variant, places: Places) -> Truths:
     numbers = {leaf.name for leaf in definition.leaves if leaf.kind in NUMBERS}
-    names = truth.points[0].keys() - numbers
+    points = places.points
+    names = points[0].keys() - numbers
     given = [leaf.name for leaf in definition.differentiable if leaf.name in names]
     return Truths(
         key=variant.key,
         dtype="float32",
-        numbers={name: value for name, value in truth.points[0].items() if name in numbers},
-        points={name: [float(point[name]) for point in truth.points] for name in given},
+        numbers={name: value for name, value in points[0].items() if name in numbers},
+        points={name: [float(point[name]) for point in points] for name in given},
         high={},
         low={},
     )
 
 
-def _computed(folder: Path, job: Job) -> dict[str, Any] | str:
-    """What the process found, or why it found nothing."""
+def _start(folder: Path, job: Job) -> subprocess.Popen[str]:
     (folder / "job").write_bytes(pickle.dumps(job))
     paths = [os.environ.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
     environment = {
@@ -121,14 +137,21 @@ def _computed(folder: Path, job: Job) -> dict[str, Any] | str:
         "OMP_NUM_THREADS": "1",
     }
     command = [sys.executable, "-m", "autofn.report.measure", "job", "result"]
-    try:
-        done = subprocess.run(
-            command, env=environment, cwd=folder, capture_output=True, text=True, timeout=LIMIT
+    with open(folder / "said", "w", encoding="utf-8") as said:
+        return subprocess.Popen(
+            command, env=environment, cwd=folder, stdout=subprocess.DEVNULL, stderr=said, text=True
         )
+
+
+def _computed(folder: Path, process: subprocess.Popen[str]) -> dict[str, Any] | str:
+    """What the process found, or why it found nothing."""
+    try:
+        process.wait(LIMIT)
     except subprocess.TimeoutExpired:
         return f"errors were not measured: no end after {LIMIT:.0f} s"
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it ended without a message"]
+    if process.returncode:
+        said = (folder / "said").read_text(encoding="utf-8", errors="replace")
+        lines = said.strip().splitlines() or ["it ended without a message"]
         return f"errors were not measured: {lines[-1]}"
     found: dict[str, Any] = json.loads((folder / "result").read_text(encoding="utf-8"))
     return found

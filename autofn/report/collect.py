@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
@@ -19,11 +19,13 @@ from autofn.isolate import VERIFICATION_LIMIT, Stage
 from autofn.model import REQUIRED, Definition, Kind, Parameter, Variant
 from autofn.package import Package
 from autofn.plan import Plan, plan
+from autofn.records import digest
 from autofn.report import model
-from autofn.report.accuracy import accuracy
+from autofn.report.accuracy import measuring
 from autofn.report.curves import drawings
 from autofn.report.steps import steps
-from autofn.report.truth import truth
+from autofn.report.truth import Truth, places, truth
+from autofn.verify.job import DTYPES
 
 VARIANTS = 4
 """Variants that a page shows; of more, the first ones."""
@@ -34,16 +36,22 @@ SOURCES = ("maths.h", "maths.py", "op.py", "kernels.cpp", "kernels.cu", "primiti
 
 @dataclass(frozen=True)
 class Collect:
-    """The action of a formula's own process; certificates are looked for in `root`."""
+    """The action of a formula's own process; certificates are looked for in `root`.
+
+    `known` maps digests of packages to what `autofn gen` found in `dtypes`, which are also those
+    to verify.
+    """
 
     root: str
     verify: bool
+    known: Mapping[str, str] = field(default_factory=dict)
+    dtypes: tuple[str, ...] = DTYPES
 
     def __call__(self, definition: Definition, stage: Stage) -> model.Page:
-        return page(definition, stage, root=self.root, verify=self.verify)
+        return page(definition, stage, self)
 
 
-def page(definition: Definition, stage: Stage, *, root: str, verify: bool) -> model.Page:
+def page(definition: Definition, stage: Stage, asked: Collect) -> model.Page:
     """The page of a formula, without what `autofn bench` measures.
 
     Raises FormulaError where the formula cannot be generated.
@@ -52,34 +60,41 @@ def page(definition: Definition, stage: Stage, *, root: str, verify: bool) -> mo
     package = emit(made)
     stage("drawing", VERIFICATION_LIMIT)
     shown = list(zip(definition.variants, made.variants, strict=True))[:VARIANTS]
-    measured = [(variant, planned, truth(definition, variant)) for variant, planned in shown]
-    stage("measuring errors", VERIFICATION_LIMIT)
-    found = accuracy(definition, made, package, measured)
-    variants = tuple(
-        model.Variant(
-            label=condition(variant.key, definition) if variant.key else "",
-            formulas=_formulas(definition, variant, planned.derivation),
-            drawings=drawings(definition, variant, planned.derivation),
-            steps=steps(definition, variant, made, planned, package, there),
-            lines=lines,
-        )
-        for (variant, planned, there), lines in zip(measured, found.lines, strict=True)
-    )
+    looked = [(variant, planned, places(definition, variant)) for variant, planned in shown]
+    variants: list[model.Variant] = []
+    truths: list[Truth] = []
+    with measuring(definition, made, package, looked) as measured:
+        for variant, planned, there in looked:
+            truths.append(truth(definition, variant, there))
+            variants.append(
+                model.Variant(
+                    label=condition(variant.key, definition) if variant.key else "",
+                    formulas=_formulas(definition, variant, planned.derivation),
+                    drawings=drawings(definition, variant, planned.derivation),
+                    steps=steps(definition, variant, made, planned, package, truths[-1]),
+                    lines=(),
+                )
+            )
+        stage("measuring errors", VERIFICATION_LIMIT)
+        found = measured(truths)
     return model.Page(
         name=definition.name,
         signature=", ".join(_signature(each) for each in definition.parameters),
         doc=definition.doc,
         source=definition.source,
         facts=_facts(definition),
-        variants=variants,
+        variants=tuple(
+            dataclasses.replace(each, lines=lines)
+            for each, lines in zip(variants, found.lines, strict=True)
+        ),
         left_out=len(made.variants) - len(shown),
         saved=_saved(definition, made),
         kept=found.kept,
         equals=found.equals,
         notes=found.notes,
-        verification=_verified(package, definition, stage)
-        if verify
-        else _certified(definition, root),
+        verification=_verified(package, definition, asked.dtypes, stage)
+        if asked.verify
+        else _certified(definition, asked.root) or _before(package, asked.known),
         bench=None,
         sources=tuple((path, text) for path, text in package.files if path in SOURCES),
     )
@@ -169,18 +184,28 @@ def _saved(definition: Definition, made: Plan) -> tuple[model.Saving, ...]:
 # --- verification ------------------------------------------------------------------------------
 
 
-def _verified(package: Package, definition: Definition, stage: Stage) -> model.Verification:
+def _verified(
+    package: Package, definition: Definition, dtypes: Sequence[str], stage: Stage
+) -> model.Verification:
     from autofn.verify import verify_package
+    from autofn.verify.report import telling
 
-    stage("verifying", VERIFICATION_LIMIT)
+    stage("verifying (compiling kernels)", VERIFICATION_LIMIT)
     report = verify_package(
         package,
         definition,
         level="quick",
-        on_row=lambda row: stage(f"verifying: {row.backend}, {row.check}", None),
+        dtypes=dtypes,
+        on_row=telling(stage),
     )
     rows = tuple(model.Check(r.backend, r.check, r.status, r.detail) for r in report.rows)
     return model.Verification("verified with this report", rows)
+
+
+def _before(package: Package, known: Mapping[str, str]) -> model.Verification | None:
+    """What `autofn gen` found of the same package."""
+    found = known.get(digest(package))
+    return model.Verification("by autofn gen", (), found) if found else None
 
 
 def _certified(definition: Definition, root: str) -> model.Verification | None:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from mpmath import mp
-from sympy import Expr, Symbol
+from sympy import Basic, Expr, Piecewise, S, Symbol
 
 from autofn.derive import Derivation, direction, parameters_of, second_order
 from autofn.errors import FormulaError
@@ -18,9 +18,9 @@ from autofn.recognise import recognise
 from autofn.report.javascript import function
 from autofn.report.model import Curve, Drawing, Mark, Points, Slider
 from autofn.verify.oracle import Oracle, contains, ends, oracle
-from autofn.verify.points import Guard, guards_along, parameter
+from autofn.verify.points import Guard, guards, guards_along, parameter
 
-COUNT = 160
+COUNT = 128
 """Points of a curve."""
 
 WIDTH = 5.0
@@ -56,11 +56,13 @@ def drawings(
 ) -> tuple[Drawing, ...]:
     """A drawing per output."""
     axis, point = axis_of(definition, variant), start(definition, variant)
-    sliders = [_slider(leaf, definition, point) for leaf in present(definition, variant)]
+    leaves = present(definition, variant)
+    sliders = [_slider(leaf, definition, point) for leaf in leaves]
     sliders = [each for each in sliders if each.name != axis.name]
     found = guards_along(definition, variant, axis, point)
     low, high = _range(definition, axis, [at for _, at in found])
     inside = [(guard, at) for guard, at in found if low <= at <= high]
+    inside = [each for each in inside if _reached(*each, variant, axis, _symbols(leaves, point))]
     made = []
     for j, output in enumerate(definition.output_names):
         values = _Values(definition, variant, axis, j)
@@ -130,6 +132,24 @@ def _range(definition: Definition, axis: Leaf, roots: Sequence[float]) -> tuple[
     if domain is None and near:
         low, high = min(low, min(near) - 1.5), max(high, max(near) + 1.5)
     return low, high
+
+
+def _symbols(leaves: Iterable[Leaf], point: Mapping[str, float]) -> dict[Symbol, float]:
+    return {leaf.symbol: point[leaf.name] for leaf in leaves if leaf.symbol}
+
+
+def _reached(
+    guard: Guard, at: float, variant: Variant, axis: Leaf, point: Mapping[Symbol, float]
+) -> bool:
+    """Whether a singularity is of the piece that is selected there; a kink is of all pieces."""
+    assert axis.symbol is not None
+    there = {**point, axis.symbol: at}
+
+    def selected(*pieces: tuple[Expr, Basic]) -> Expr:
+        return next((value for value, when in pieces if when.subs(there) == S.true), S.NaN)
+
+    given = [*variant.outputs, *(entry for entry in variant.gradient or () if entry is not None)]
+    return guard.kink or guard in guards([each.replace(Piecewise, selected) for each in given])
 
 
 def _marks(
@@ -210,7 +230,7 @@ def _reach(
 ) -> tuple[tuple[float, float], ...]:
     """The values worth showing, with every slider at its start and at its ends."""
     columns: list[list[float]] = [[y for _, y in curve.points] for curve in curves]
-    places = [low + (high - low) * (k + 0.5) / 12 for k in range(12)]
+    places = [low + (high - low) * (k + 0.5) / 8 for k in range(8)]
     own = [central(column) for column in columns]
     for slider, end in itertools.product(sliders[:4], (0, 1)):
         there = {**point, slider.name: (slider.low, slider.high)[end]}
@@ -323,8 +343,6 @@ def _program(
 
 
 def _guards(definition: Definition, variant: Variant, names: Mapping[str, str]) -> str:
-    from autofn.verify.points import guards
-
     leaves = present(definition, variant)
     inputs = [(leaf.symbol, Input(leaf.name, frozenset())) for leaf in leaves]
     symbols: set[Symbol] = {leaf.symbol for leaf in leaves if leaf.symbol}

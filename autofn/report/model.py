@@ -169,10 +169,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Verification:
-    """The rows, and where they are from."""
+    """The rows, and where they are from; a `summary` where only that is known."""
 
     origin: str
     rows: tuple[Check, ...]
+    summary: str = ""
 
 
 @dataclass(frozen=True)

@@ -34,11 +34,17 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Truth:
+class Places:
     """Points along the axis, in order; all else stands at its start."""
 
     axis: Leaf
     points: tuple[dict[str, float | int], ...]
+
+
+@dataclass(frozen=True)
+class Truth(Places):
+    """What is true at the points."""
+
     columns: dict[Entry, Column]
 
 
@@ -59,19 +65,25 @@ def _between(scale: Sequence[tuple[float, float]], value: float) -> float:
     return at_a + (value - a) / (b - a) * (at_b - at_a)
 
 
-def truth(definition: Definition, variant: Variant) -> Truth:
-    """By mpmath, from the formula as written."""
+def places(definition: Definition, variant: Variant) -> Places:
+    """The numbers of the line that a report looks at."""
     axis = axis_of(definition, variant)
     fixed = {
         name: float32(value) if isinstance(value, float) else value
         for name, value in start(definition, variant).items()
     }
-    points = [{**fixed, axis.name: x} for x in _numbers(definition, axis)]
-    found = [truth_at(definition, variant, point) for point in points]
+    points = tuple({**fixed, axis.name: x} for x in _numbers(definition, axis))
+    return Places(axis, points)
+
+
+def truth(definition: Definition, variant: Variant, there: Places) -> Truth:
+    """By mpmath, from the formula as written."""
+    axis = there.axis
+    found = [truth_at(definition, variant, point) for point in there.points]
     entries: list[Entry] = [(name,) for name in definition.output_names]
     entries += [(name, axis.name) for name in definition.output_names]
     columns = {entry: _column([each.get(entry, mp.zero) for each in found]) for entry in entries}
-    return Truth(axis, tuple(points), columns)
+    return Truth(axis, there.points, columns)
 
 
 def _numbers(definition: Definition, axis: Leaf) -> list[float]:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Sequence
 from typing import Any
 
-from sympy import Basic, Expr, Piecewise, S, Symbol
+from sympy import Add, Basic, Expr, Piecewise, S, Symbol
 from sympy.printing.mathml import MathMLPresentationPrinter
 from sympy.printing.precedence import PRECEDENCE
 
 from autofn import trees
+
+LONG = 24
+"""Operations of a sum that has a line for each of its terms."""
 
 _WORDS = {"normcdf": "Φ", "spherical_bessel": "j", "phi": "φ"}
 
@@ -102,6 +106,20 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
     _print_erfc = _print_erf
     _print_gamma = _print_erf
 
+    def lines(self, terms: Sequence[Expr]) -> Any:
+        """A sum, a line for each of its terms."""
+        table = self.dom.createElement("mtable")
+        table.setAttribute("displaystyle", "true")
+        for k, term in enumerate(terms):
+            negative = term.could_extract_minus_sign()
+            sign = [self._text("mo", "\u2212" if negative else "+", form="prefix")]
+            row, cell = self.dom.createElement("mtr"), self.dom.createElement("mtd")
+            shown = self.parenthesize(-term if negative else term, PRECEDENCE["Add"])
+            cell.appendChild(self._row(*(sign if k or negative else []), shown))
+            row.appendChild(cell)
+            table.appendChild(row)
+        return table
+
     def _print_Piecewise(self, expr: Any) -> Any:
         table = self.dom.createElement("mtable")
         table.setAttribute("displaystyle", "true")
@@ -165,8 +183,15 @@ def _tall(expr: Expr) -> bool:
 
 
 def mathml(expr: Basic) -> str:
-    """The expression as a row of presentation MathML, every text in it escaped."""
-    text = str(_Printer().doprint(expr))
+    """The expression as a row of presentation MathML, every text in it escaped.
+
+    A long sum has a line for each of its terms.
+    """
+    printer = _Printer()
+    if isinstance(expr, Add) and trees.size(expr) > LONG:
+        text = str(printer.lines(expr.as_ordered_terms()).toxml())
+    else:
+        text = str(printer.doprint(expr))
     # A thin space where factors meet: names may have several letters.
     text = re.sub(
         r"<mo>(&InvisibleTimes;|&#xD7;|&#215;|×)</mo>",

@@ -7,17 +7,17 @@ worker alone imports torch and runs the `checks` on one backend after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from autofn.verify.job import Level
+from autofn.verify.job import DTYPES, Level
 from autofn.verify.report import Report, Row
 
 if TYPE_CHECKING:
     from autofn.model import Definition
     from autofn.package import Package
 
-__all__ = ["Report", "Row", "verify_package"]
+__all__ = ["DTYPES", "Report", "Row", "verify_package"]
 
 
 def verify_package(
@@ -25,14 +25,16 @@ def verify_package(
     definition: Definition,
     *,
     level: Level = "quick",
+    dtypes: Sequence[str] = DTYPES,
     on_row: Callable[[Row], None] | None = None,
 ) -> Report:
     """Checks a package as generated, in a temporary folder and in processes of its own.
 
-    `on_row` is called with each row as it comes, from any thread. What could not run says why and
-    does not count as passed; a crash, a sanitizer's report and a time-out are failures.
+    Values and gradients are compared with mpmath in float64 and in `dtypes`. `on_row` is called
+    with each row as it comes, from any thread. What could not run says why and does not count as
+    passed; a crash, a sanitizer's report and a time-out are failures.
     """
     # Here, so that the worker, which imports this package too, does without SymPy.
     from autofn.verify.run import run_checks
 
-    return run_checks(package, definition, level, on_row)
+    return run_checks(package, definition, level, dtypes, on_row)

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 Level = Literal["draft", "quick", "full"]
+DTYPES = ("float64", "float32", "bfloat16", "float16")
+"""Those that packages are for."""
+
 Where = Literal["regular", "kink", "hard"]
 Entry = str | tuple[str, str]
 COTANGENT, DIRECTION = 0.5, -2.0

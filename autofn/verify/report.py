@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -68,3 +69,13 @@ class Report:
     @property
     def failures(self) -> tuple[Row, ...]:
         return tuple(row for row in self.rows if row.status == "failed")
+
+
+def telling(stage: Callable[[str, float | None], None]) -> Callable[[Row], None]:
+    """Tells how far a verification is: the last check that ran, not one that cannot run here."""
+
+    def on_row(row: Row) -> None:
+        if row.status != "not run":
+            stage(f"verifying (so far: {row.backend}, {row.check})", None)
+
+    return on_row

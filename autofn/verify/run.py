@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -41,7 +41,11 @@ OnRow = Callable[[Row], None]
 
 
 def run_checks(
-    package: Package, definition: Definition, level: Level, on_row: OnRow | None
+    package: Package,
+    definition: Definition,
+    level: Level,
+    dtypes: Sequence[str],
+    on_row: OnRow | None,
 ) -> Report:
     """See `autofn.verify.verify_package`."""
     rows: list[Row] = []
@@ -56,7 +60,7 @@ def run_checks(
                 on_row(row)
 
     with tempfile.TemporaryDirectory(prefix="autofn_verify_") as name:
-        run = _Run(Path(name), package, definition, level, found)
+        run = _Run(Path(name), package, definition, level, dtypes, found)
         try:
             run.all()
         finally:
@@ -77,11 +81,18 @@ class _Run:
     """One verification: its folder, its processes, and the order in which they meet."""
 
     def __init__(
-        self, folder: Path, package: Package, definition: Definition, level: Level, found: OnRow
+        self,
+        folder: Path,
+        package: Package,
+        definition: Definition,
+        level: Level,
+        dtypes: Sequence[str],
+        found: OnRow,
     ) -> None:
         self.folder = folder
         self.definition = definition
         self.level = level
+        self.dtypes = dtypes
         self.found = found
         # Not in the worker's own folder, from which a formula called `queue` would be imported.
         self.package = folder / "packages" / package.name
@@ -100,7 +111,7 @@ class _Run:
             self.compilers.append(build)
         waiter = self._start_nvcc()
         self._absent()
-        job = make_job(self.definition, str(self.package), self.level)
+        job = make_job(self.definition, str(self.package), self.level, self.dtypes)
         (self.folder / "job").write_bytes(pickle.dumps(job))
         on_cpu = threading.Thread(target=self._on_cpu, args=(native,), daemon=True)
         on_cpu.start()

@@ -19,6 +19,7 @@ from autofn.verify.interpreter import Program
 from autofn.verify.job import (
     COTANGENT,
     DIRECTION,
+    DTYPES,
     Argument,
     Entry,
     Job,
@@ -48,14 +49,20 @@ REACH = {"draft": 2.0**40, "quick": 2.0**40, "full": math.inf}
 RANGE = {"float64": (2.0**-1022, 1.79e308), "float32": (2.0**-126, 3.4e38)}
 """Smallest and largest normal numbers of the arithmetic."""
 
-DTYPES = ("float64", "float32", "bfloat16", "float16")
 
 DRAFTED = ("dense", "broadcast")
 """The cases of a draft."""
 
 
-def make_job(definition: Definition, folder: str, level: Level) -> Job:
-    """Everything that the worker needs to check the package that lies in `folder`."""
+def make_job(
+    definition: Definition, folder: str, level: Level, dtypes: Sequence[str] = DTYPES
+) -> Job:
+    """Everything that the worker needs to check the package that lies in `folder`.
+
+    dtypes: those that have tables; float64 has them always, as second order is checked in it.
+    """
+    wanted = [each for each in DTYPES if each == "float64" or each in dtypes]
+    wanted = wanted[: 2 if level == "draft" else None]
     cases = [
         case
         for variant in definition.variants
@@ -63,7 +70,9 @@ def make_job(definition: Definition, folder: str, level: Level) -> Job:
         if level != "draft" or case.name in DRAFTED
     ]
     tables = [
-        table for variant in definition.variants for table in _tables(definition, variant, level)
+        table
+        for variant in definition.variants
+        for table in _tables(definition, variant, level, wanted)
     ]
     return Job(
         folder=folder,
@@ -92,7 +101,9 @@ def signature(definition: Definition) -> Signature:
     return Signature(tuple(arguments), kinds, definition.own_gradient)
 
 
-def _tables(definition: Definition, variant: Variant, level: Level) -> list[Table]:
+def _tables(
+    definition: Definition, variant: Variant, level: Level, dtypes: Sequence[str]
+) -> list[Table]:
     truths = _Truths(definition, variant)
     regular = regular_points(definition, variant, REGULAR[level], seed=1)
     tensors = [leaf.name for leaf in definition.differentiable]
@@ -108,7 +119,7 @@ def _tables(definition: Definition, variant: Variant, level: Level) -> list[Tabl
     ]
     tables: list[Table] = []
     for where, points in found:
-        for dtype in DTYPES[: 2 if level == "draft" else None]:
+        for dtype in dtypes:
             for group in _by_numbers(definition, points):
                 exact = _exact(definition, group, dtype)
                 if exact:

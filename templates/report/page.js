@@ -70,6 +70,13 @@
     });
     block.querySelector(".sliders").hidden = false;
   });
+  // Paper does not scroll: what is wider than it becomes smaller.
+  const PAPER = 660;
+  const wide = [...document.querySelectorAll("math")];
+  window.addEventListener("beforeprint", () => wide.forEach((each) => {
+    each.style.zoom = Math.min(1, PAPER / each.getBoundingClientRect().width);
+  }));
+  window.addEventListener("afterprint", () => wide.forEach((each) => { each.style.zoom = ""; }));
   const chooser = document.querySelector(".chooser");
   if (chooser) {
     const choose = () => {
