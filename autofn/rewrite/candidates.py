@@ -22,6 +22,7 @@ from autofn.rewrite.forms import (
     with_tails,
 )
 from autofn.rewrite.near_root import Branch, about_roots
+from autofn.rewrite.near_zero import for_kernels
 from autofn.rewrite.normal_form import normal_form, with_horner_arguments
 from autofn.rewrite.search import Candidate
 
@@ -63,6 +64,10 @@ class Candidates:
         tensors: frozenset[Symbol],
     ):
         self._derived = _mapped(lambda expr, _: with_horner_arguments(expr), results, tensors)
+        self._derived = [
+            each if each.expr is None else dataclasses.replace(each, expr=for_kernels(each.expr))
+            for each in self._derived
+        ]
         self._lowered = lowered
         self._tensors = tensors
         self._seen: set[Program] = set()

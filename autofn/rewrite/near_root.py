@@ -19,7 +19,7 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.program import Input, Result, lower
 from autofn.rewrite.heads import offset, polynomial
-from autofn.rewrite.near_zero import T, coefficients
+from autofn.rewrite.near_zero import SINGLE, T, coefficients, terms_below
 from autofn.rewrite.simulate import exact
 
 LEAST, MOST, RATIO = 0.05, 40.0, 1.3
@@ -31,9 +31,6 @@ ROOTS = 2
 Branch = tuple[Expr, Basic]
 
 DEGREES = (10, 14, 18, 22, 26, 30)
-
-SINGLE = 2.0**-27
-"""Terms that are less beside the polynomial are left out in single precision."""
 
 
 def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[Branch]:
@@ -118,15 +115,8 @@ def _fitted(own: Expr, root: mp.mpf, part: Rational) -> _Regime | None:
     found = coefficients(quotient, [-radius, radius], abs(slope), DEGREES)
     if found is None:
         return None
+    cut = terms_below(SINGLE, found, radius)
     high = _short(root, 24)
-    degree = len(found) - 1
-    left = mp.mpf(0)
-    cut = 0
-    for k, coefficient in enumerate(found):
-        left += abs(coefficient) * radius ** (degree - k)
-        if left > SINGLE * abs(slope):
-            break
-        cut = k + 1
     low = root - high
     return (
         cut,

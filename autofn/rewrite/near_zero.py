@@ -16,6 +16,7 @@ from sympy import Abs, Add, Basic, Expr, Float, Piecewise, Symbol
 
 from autofn import trees
 from autofn.compact import LIMIT
+from autofn.rewrite.heads import polynomial
 
 RADII = (sympy.Integer(1), sympy.Rational(1, 2))
 """Within one of them the polynomial holds. Beyond, the terms cancel a few bits only."""
@@ -71,6 +72,63 @@ def _flat(node: Piecewise) -> Expr:
         value = value * T ** (left - degree) + coefficient
         left = degree
     return Piecewise(((value * T**left).xreplace({T: u}), where), otherwise, evaluate=False)
+
+
+def for_kernels(expr: Expr) -> Expr:
+    """The expression with the polynomials of its regimes as one operation each.
+
+    It leaves out, in single precision, the terms that are below the last digit there.
+    """
+    return _shortened(expr)
+
+
+@lru_cache(maxsize=100_000)
+def _shortened(node: Basic) -> Basic:
+    if not node.args or node.is_Number or trees.size(node) == 0:
+        return node
+    if _is_regime(node) and (short := _short(node)) is not None:
+        return short
+    args = [_shortened(arg) for arg in node.args]
+    if all(a is b for a, b in zip(args, node.args, strict=True)):
+        return node
+    options = {"evaluate": False} if isinstance(node, Piecewise) else {}
+    return node.func(*args, **options)
+
+
+def _short(node: Piecewise) -> Expr | None:
+    (first, where), (second, always) = node.args
+    u, radius = where.lhs.args[0], where.rhs
+    in_t = first.xreplace({u: T})
+    if in_t.free_symbols != {T} or not in_t.is_polynomial(T):
+        return None
+    terms = sympy.Poly(in_t, T).as_dict()
+    left = min(power for (power,) in terms)
+    even = all((power - left) % 2 == 0 for (power,) in terms)
+    step = 2 if even else 1
+    top = max(power for (power,) in terms)
+    found = [terms.get((power,), sympy.Integer(0)) for power in range(top, left - 1, -step)]
+    if len(found) < 2:
+        return None
+    cut = terms_below(SINGLE, [mp.mpf(str(c)) for c in found], mp.mpf(str(radius**step)))
+    short = polynomial(cut, u**step, *found)
+    return Piecewise(
+        (u**left * short if left else short, where), (_shortened(second), always), evaluate=False
+    )
+
+
+SINGLE = 2.0**-27
+"""Terms that are less, beside the polynomial, are left out in single precision."""
+
+
+def terms_below(part: float, coefficients: Sequence[mp.mpf], radius: mp.mpf) -> int:
+    """How many of a polynomial's first terms together are less than this part of its last."""
+    degree = len(coefficients) - 1
+    total = mp.mpf(0)
+    for k, coefficient in enumerate(coefficients):
+        total += abs(coefficient) * radius ** (degree - k)
+        if total > part * abs(coefficients[-1]):
+            return k
+    return degree
 
 
 def _regimes(node: Add) -> Expr:

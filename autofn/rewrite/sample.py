@@ -18,11 +18,14 @@ ORDINARY = (
     0.05, 0.11, 0.23, 0.37, 0.52, 0.68, 0.83, 0.97, 1.13, 1.31, 1.57, 1.83, 2.1, 2.6, 3.3,
     4.1, 5.2, 6.3, 7.7, 9.2, 11.3, 13.7, 16.9, 19.3, 24.7,
 )  # fmt: skip
-TAILS = (33.3, 47.1, 61.7, 71.3, 83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7)
+TAILS = (
+    33.3, 47.1, 61.7, 71.3, 83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7, 431.0, 617.0,
+    871.0, 1253.0, 1768.0, 2511.0,
+)  # fmt: skip
 MAGNITUDES = (
     0.0, 1.5e-45, 2.9e-39, 7.3e-31, 1.1e-19, 3.1e-12, 2.3e-7, 3.7e-5, 4.3e-4, 3.1e-3, 1.7e-2,
     307.3, 5231.7, 1.7e5, 2.3e7, 3.1e9, 4.7e12, 2.9e18, 1.3e19, 2.7e19, 3.9e21, 5.3e25, 2.7e32,
-    3.1e38,
+    1.8e38, 3.1e38,
 )  # fmt: skip
 
 SEVERAL = 96
@@ -38,6 +41,9 @@ WITHIN = 2.0**40
 
 CANCELLING = 24
 """Points, of those, at which all tensors are nearly alike."""
+
+LABELS = 24
+"""Points beside those, at which one tensor is 0, 1 or -1."""
 
 OVERFLOWING = 24
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
@@ -90,22 +96,26 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
     for k in range(UNIFORM):
         width = WIDTHS[k % len(WIDTHS)]
         found.append({**{name: _single(rng.uniform(-width, width)) for name in tensors}, **given})
+    for k in range(LABELS):
+        values = {name: _signed(rng, rng.choice(pool)) for name in tensors}
+        values[tensors[k % len(tensors)]] = (0.0, 1.0, -1.0)[k // len(tensors) % 3]
+        found.append({**values, **given})
     for k in range(OVERFLOWING):
         alike = _signed(rng, rng.uniform(0, 2))
         values = {
             name: alike if k % 3 == 0 else _signed(rng, 10 ** -rng.uniform(4, 30))
             for name in tensors
         }
-        size = rng.uniform(85, 103) if k % 4 else 10 ** rng.uniform(3, 5)
+        size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (4, 12)[k % 4 // 2])
         values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
     return found
 
 
-ROOTS = 6
+ROOTS = 10
 """So many roots at most have points beside them."""
 
-BEGINNINGS = 12
+BEGINNINGS = 24
 """Points of several tensors, from which roots are looked for."""
 
 SCALES = tuple(2.0**k for k in range(-4, 5))
@@ -113,9 +123,9 @@ BISECTIONS = 12
 BESIDE = tuple(
     side * (1 + sign * away)
     for side, sign in ((8 / 7, 1), (8 / 9, -1))
-    for away in (1e-3, 4e-3, 1e-2, 2e-2, 4e-2)
+    for away in (1e-3, 1e-2, 4e-2, 0.12, 0.25)
 )
-"""Multiples of a root: as near to it as results are judged, and a little farther."""
+"""Multiples of a root: as near to it as results are judged, and farther."""
 
 
 def beside_roots(

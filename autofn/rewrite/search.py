@@ -75,7 +75,7 @@ def choose(
     """
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
     budget = BUDGET * bar
-    tried = _Tried(candidates, sample, budget)
+    tried = _Tried(candidates, sample, budget, bar)
     tried.until_within(range(len(candidates)))
     if tried.misses(bar):
         for batch in more:
@@ -104,12 +104,13 @@ def choose(
 class _Tried:
     """Candidates by number, and the errors of those that were measured."""
 
-    def __init__(self, candidates: Sequence[Candidate], sample: Sample, budget: float):
+    def __init__(self, candidates: Sequence[Candidate], sample: Sample, budget: float, bar: float):
         self.candidates = list(candidates)
         self.errors: dict[int, Error] = {}
         self._sample = sample
         self._order = list(range(len(sample.points)))
         self._budget = budget
+        self._bar = bar
 
     @property
     def best(self) -> Error:
@@ -160,7 +161,7 @@ class _Tried:
         found = self.errors[number]
         within = found.ulp <= self._budget
         lacks = 0 if within else _steps(found.ulp / self._budget)
-        return found.bad, lacks, *self.cost(number)
+        return found.bad, found.ulp > self._bar, lacks, *self.cost(number)
 
 
 STEP = 1.25

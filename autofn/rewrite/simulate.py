@@ -304,7 +304,7 @@ def sampled(program: Program, points: Iterable[Point], scaled: frozenset[str]) -
 
 
 def _judged(value: Any, beside: Sequence[Any], point: Point) -> Any:
-    if value is None or not mp.isfinite(value) or mp.mag(value) > SINGLE.top - 1:
+    if value is None or not mp.isfinite(value) or not mp.isfinite(rounded(value)):
         return None
     at_infinity = any(abs(v) == float("inf") for v in point.values())
     if not at_infinity and any(not mp.isfinite(v) or v * value < 0 for v in beside):
