@@ -7,11 +7,16 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch import Tensor, func
+from torch.utils import _pytree
 
 from autofn.backends import pytorch
+from autofn.functions import sigmoid, softplus
+from autofn.program import ELEMENT, Input, Result, lower
+from generated.two_outputs import two_outputs
 
 Unary = Callable[[Tensor], Any]
 
@@ -108,3 +113,28 @@ def test_derivatives_through_it(name: str) -> None:
     torch.testing.assert_close(
         in_graph(orders(f))(near.double()), orders(exact)(near.double()), rtol=1e-11, atol=1e-12
     )
+
+
+def test_named_outputs_can_be_saved_by_torch_export() -> None:
+    """It saves the type of what a program returns by a name."""
+    returned = two_outputs(torch.ones(2))
+    spec = _pytree.tree_structure(returned)
+    loaded = _pytree.treespec_loads(_pytree.treespec_dumps(spec))
+    assert loaded == spec
+    assert type(_pytree.tree_unflatten([1, 2], loaded)) is type(returned)
+
+
+def test_pairs_are_found_where_both_sigmoids_are() -> None:
+    x, y = sympy.symbols("x y", real=True)
+    inputs = [(s, Input(str(s), frozenset({ELEMENT}))) for s in (x, y)]
+
+    def text(expr: sympy.Expr) -> str:
+        program = lower(inputs, [Result("out", expr)])
+        return pytorch.function(
+            "f", "", program, {"x": "x", "y": "y"}, ["x", "y"], results=["out"], prefix="",
+            reference="x",
+        ).text  # fmt: skip
+
+    assert text(sigmoid(x * y) * sigmoid(-x * y)).count("_sigmoids(") == 1
+    assert "_sigmoids(" not in text(sigmoid(x) * sigmoid(-y))
+    assert "_tanh_softplus(x, " in text(sympy.tanh(softplus(x)))
