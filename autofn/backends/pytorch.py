@@ -151,7 +151,7 @@ def function(
     needs: results are computed only where the parameter `needs` says so.
     """
     promoted = _promoted(program)
-    program = _joined(program)
+    program = _joined(_guarded(program))
     reference = names[reference]
     rendered = _unaliased(program, render(program, _PyTorch(reference), names, promoted))
     conditions = _Conditions(program, names, tuple(results), directions, needs)
@@ -200,6 +200,64 @@ def function(
         body += [f"if {condition}:", *(f"    {line}" for line in lines)] if condition else lines
     body.append(_return(returned, always_tuple=needs))
     return Function(name, doc, tuple(parameters), tuple(body))
+
+
+def _guarded(program: Program) -> Program:
+    """Where |u| < r selects a polynomial of u, that of 0 elsewhere: it overflows far out.
+
+    The select hides that, but autograd straight through it multiplies 0 by infinity.
+    """
+    nodes = list(program.nodes)
+    zero = Node("constant", constant=S.Zero, number=True)
+    at: dict[int, int] = {}
+    new: list[Node] = []
+
+    def add(node: Node) -> int:
+        new.append(node)
+        return len(new) - 1
+
+    for k, node in enumerate(nodes):
+        args = [at[arg] for arg in node.args]
+        u = _radius(nodes, node)
+        if u is not None:
+            inside = [j for j in _between(nodes, u, node.args[1]) if j != u]
+            if inside:
+                axes = nodes[u].axes
+                within = dict(at)
+                within[u] = add(Node("select", (args[0], at[u], add(zero)), axes=axes))
+                for j in inside:
+                    moved = tuple(within[arg] for arg in nodes[j].args)
+                    within[j] = add(dataclasses.replace(nodes[j], args=moved))
+                args[1] = within[node.args[1]]
+        at[k] = add(dataclasses.replace(node, args=tuple(args)))
+    outputs = [
+        dataclasses.replace(each, node=None if each.node is None else at[each.node])
+        for each in program.outputs
+    ]
+    return pruned(program.inputs, new, outputs)
+
+
+def _radius(nodes: Sequence[Node], node: Node) -> int | None:
+    """u, if a node is a select by |u| < r of a tensor u."""
+    if node.op != "select" or nodes[node.args[0]].op != "lt":
+        return None
+    size, bound = (nodes[arg] for arg in nodes[node.args[0]].args)
+    if size.op != "abs" or bound.op != "constant" or size.number:
+        return None
+    return size.args[0]
+
+
+def _between(nodes: Sequence[Node], start: int, end: int) -> list[int]:
+    """The nodes on the ways from one to another, in their order."""
+    reached = {start}
+    for k in range(start + 1, end + 1):
+        if reached.intersection(nodes[k].args):
+            reached.add(k)
+    needed = {end}
+    for k in range(end, start - 1, -1):
+        if k in needed:
+            needed.update(nodes[k].args)
+    return sorted(reached & needed)
 
 
 def _joined(program: Program) -> Program:
