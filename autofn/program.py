@@ -144,7 +144,7 @@ def lower(
         )
         for result in outputs
     ]
-    return _pruned(tuple(each for _, each in inputs), lowering.nodes, results)
+    return pruned(tuple(each for _, each in inputs), lowering.nodes, results)
 
 
 def summed(program: Program) -> Program:
@@ -543,7 +543,7 @@ def _has_zero(piecewise: Piecewise) -> bool:
     return any(value == 0 for value, _ in piecewise.args)
 
 
-def _pruned(inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Output]) -> Program:
+def pruned(inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Output]) -> Program:
     """Without the nodes that no output needs, renumbered in order of definition."""
     needed: set[int] = set()
     stack = [output.node for output in outputs if output.node is not None]

@@ -75,8 +75,8 @@ def render(
 
 
 _PREFIXES = {
-    "sigmoid": "s", "exp": "e", "exp_product": "e", "expm1": "e", "tanh": "t", "softplus": "sp",
-    "normcdf": "cdf",
+    "sigmoid": "s", "sigmoids": "s", "exp": "e", "exp_product": "e", "expm1": "e", "tanh": "t",
+    "softplus": "sp", "normcdf": "cdf",
     "sin": "sn", "cos": "cs", "log": "l", "log1p": "l", "sqrt": "r", "rsqrt": "r",
 }  # fmt: skip
 
@@ -118,7 +118,7 @@ class _Renderer:
         return Rendered(lines, outputs)
 
     def _is_worth_a_name(self, node: Node) -> bool:
-        return node.op not in ("input", "constant")
+        return node.op not in ("input", "constant", "item")
 
     def _name(self, index: int) -> None:
         node = self._program.nodes[index]

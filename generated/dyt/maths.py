@@ -15,9 +15,21 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    s, minus = _sigmoids(2 * x)
+    return 4 * s * minus
 
 
 def forward(x, alpha, gamma, beta):

@@ -27,6 +27,17 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(input_, target, alpha, gamma):
     """The formula."""
     v0 = torch.clamp(input_, max=4e+18)
@@ -38,90 +49,85 @@ def forward(input_, target, alpha, gamma):
 
 def vjp(needs, grad, input_, target, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
-    v5 = alpha - 1
+    v4 = alpha - 1
     grad_input = grad_target = None
     if needs[0]:
         v0 = torch.clamp(input_, -4e+18, 4e+18)
-        v1 = -v0
-        s0 = torch.sigmoid(v1)
-        v2 = gamma * _softplus(v0)
-        v3 = alpha * target * torch.exp(-v2)
-        s1 = torch.sigmoid(v0)
-        v4 = gamma * _softplus(v1)
-        v6 = v5 * (1 - target) * torch.exp(-v4)
-        grad_input = grad * (-v6 * (s0 * v2) - s0 * v3 - v4 * (v3 * s1) - s1 * v6)
+        s0 = _sigmoids(v0)
+        v1 = gamma * _softplus(v0)
+        v2 = alpha * target * torch.exp(-v1)
+        v3 = gamma * _softplus(-v0)
+        v5 = v4 * (1 - target) * torch.exp(-v3)
+        grad_input = grad * (-v5 * (s0[1] * v1) - s0[1] * v2 - v3 * (v2 * s0[0]) - s0[0] * v5)
     if needs[1]:
         sp0 = _softplus(-input_)
         sp1 = _softplus(input_)
-        v7 = v5 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
-        grad_target = grad * v7
+        v6 = v4 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
+        grad_target = grad * v6
     return grad_input, grad_target
 
 
 def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     gamma = scalar(gamma, grad)
-    v8 = alpha - 1
+    v7 = alpha - 1
     v0 = torch.clamp(input_, -4e+18, 4e+18)
-    v1 = -v0
-    s0 = torch.sigmoid(v1)
+    s0 = _sigmoids(v0)
     sp0 = _softplus(v0)
-    v2 = sp0 * gamma
-    v3 = alpha * torch.exp(-v2)
-    v4 = s0 * v3
-    s1 = torch.sigmoid(v0)
-    sp1 = _softplus(v1)
-    v6 = gamma * sp1
-    v9 = v8 * torch.exp(-v6)
-    v7 = s1 * (v3 * v6)
+    v1 = sp0 * gamma
+    v2 = alpha * torch.exp(-v1)
+    v3 = s0[1] * v2
+    sp1 = _softplus(-v0)
+    v5 = gamma * sp1
+    v8 = v7 * torch.exp(-v5)
+    v6 = s0[0] * (v2 * v5)
     grad_grad = grad_input = grad_target = None
     if (needs[0] or needs[1]) and d_input_ is not None:
-        v5 = v4 * target
-        v10 = (1 - target) * v9
-        v11 = s1 * v10
+        v4 = v3 * target
+        v9 = (1 - target) * v8
+        v10 = s0[0] * v9
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v16 = d_input_ * grad
+        v15 = d_input_ * grad
     if needs[1] or needs[2]:
-        v17 = gamma * (sp0 * (s0 * v9)) + s1 * v9 - v7 - v4
+        v16 = gamma * (sp0 * (s0[1] * v8)) + s0[0] * v8 - v6 - v3
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-target * v7 - v2 * (s0 * v10) - v11 - v5)
+        grad_grad = d_input_ * (-target * v6 - v1 * (s0[1] * v9) - v10 - v4)
     if needs[0] and d_target is not None:
         sp2 = _softplus(-input_)
         sp3 = _softplus(input_)
-        v18 = v8 * sp3 * torch.exp(-gamma * sp2) + alpha * sp2 * torch.exp(-gamma * sp3)
-        grad_grad = add(grad_grad, d_target * v18)
+        v17 = v7 * sp3 * torch.exp(-gamma * sp2) + alpha * sp2 * torch.exp(-gamma * sp3)
+        grad_grad = add(grad_grad, d_target * v17)
     if needs[1] and d_input_ is not None:
-        v12 = v5 * s1
-        v13 = 2 * gamma
-        v14 = gamma**2
-        v15 = s0 * v11
-        v19 = v12 + v12 * v13 + target * (sp1 * (v3 * v14 * s1**2)) + v2 * v15 - v6 * v12
-        grad_input = v16 * (v19 - sp0 * (v14 * (v10 * s0**2)) - v13 * v15 - v15)
+        v11 = v4 * s0[0]
+        v12 = 2 * gamma
+        v13 = gamma**2
+        v14 = s0[1] * v10
+        v18 = v11 + v11 * v12 + target * (sp1 * (v2 * v13 * s0[0]**2)) + v1 * v14
+        grad_input = v15 * (v18 - v5 * v11 - sp0 * (v13 * (v9 * s0[1]**2)) - v12 * v14 - v14)
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, grad * (v17 * d_target))
+        grad_input = add(grad_input, grad * (v16 * d_target))
     if needs[2] and d_input_ is not None:
-        grad_target = v16 * v17
+        grad_target = v15 * v16
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target, alpha, gamma):
     """The tangent of each output."""
-    v5 = alpha - 1
+    v4 = alpha - 1
     d_out = None
     if d_input_ is not None:
         v0 = torch.clamp(input_, -4e+18, 4e+18)
-        v1 = -v0
-        s0 = torch.sigmoid(v1)
-        v2 = gamma * _softplus(v0)
-        v3 = alpha * target * torch.exp(-v2)
-        s1 = torch.sigmoid(v0)
-        v4 = gamma * _softplus(v1)
-        v6 = v5 * (1 - target) * torch.exp(-v4)
-        d_out = d_input_ * (-v6 * (s0 * v2) - s0 * v3 - v4 * (v3 * s1) - s1 * v6)
+        s0 = _sigmoids(v0)
+        v1 = gamma * _softplus(v0)
+        v2 = alpha * target * torch.exp(-v1)
+        v3 = gamma * _softplus(-v0)
+        v5 = v4 * (1 - target) * torch.exp(-v3)
+        v6 = -v5 * (s0[1] * v1) - s0[1] * v2 - v3 * (v2 * s0[0]) - s0[0] * v5
+        d_out = d_input_ * v6
     if d_target is not None:
         sp0 = _softplus(-input_)
         sp1 = _softplus(input_)
-        v7 = v5 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
+        v7 = v4 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
         d_out = add(d_out, d_target * v7)
     return d_out
 
@@ -129,46 +135,44 @@ def jvp(d_input_, d_target, input_, target, alpha, gamma):
 def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The tangent of each gradient."""
     gamma = scalar(gamma, grad)
-    v0 = -input_
     sp0 = _softplus(input_)
-    v1 = sp0 * gamma
-    v2 = alpha * torch.exp(-v1)
-    sp1 = _softplus(v0)
-    v5 = gamma * sp1
-    v8 = alpha - 1
-    e0 = torch.exp(-v5)
-    v9 = v8 * e0
-    s0 = torch.sigmoid(v0)
-    v3 = s0 * v2
-    s1 = torch.sigmoid(input_)
-    v6 = v5 * (v2 * s1)
+    v0 = sp0 * gamma
+    v1 = alpha * torch.exp(-v0)
+    sp1 = _softplus(-input_)
+    v4 = gamma * sp1
+    v7 = alpha - 1
+    e0 = torch.exp(-v4)
+    v8 = v7 * e0
+    s0 = _sigmoids(input_)
+    v2 = s0[1] * v1
+    v5 = v4 * (v1 * s0[0])
     d_grad_input = d_grad_target = None
     if needs[0] and (d_grad is not None or d_input_ is not None):
-        v4 = v3 * target
-        v7 = 1 - target
-        v10 = s1 * (v7 * v9)
+        v3 = v2 * target
+        v6 = 1 - target
+        v9 = s0[0] * (v6 * v8)
     if d_input_ is not None or d_grad is not None:
-        v14 = v2 * sp1
-        v16 = sp0 * v9
+        v13 = v1 * sp1
+        v15 = sp0 * v8
     if d_input_ is not None:
-        v17 = d_input_ * grad
+        v16 = d_input_ * grad
     if d_target is not None or d_input_ is not None:
-        v18 = gamma * (sp0 * (e0 * (s0 * v8))) + s1 * v9 - v6 - v3
+        v17 = gamma * (sp0 * (e0 * (s0[1] * v7))) + s0[0] * v8 - v5 - v2
     if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * (-v1 * (v9 * (s0 * v7)) - target * v6 - v10 - v4)
+        d_grad_input = d_grad * (-v0 * (v8 * (s0[1] * v6)) - target * v5 - v9 - v3)
     if needs[0] and d_input_ is not None:
-        v11 = v4 * s1
-        v12 = 2 * gamma
-        v13 = gamma**2
-        v15 = s0 * v10
-        v19 = v11 + v11 * v12 + target * (v13 * v14 * s1**2) + v1 * v15
+        v10 = v3 * s0[0]
+        v11 = 2 * gamma
+        v12 = gamma**2
+        v14 = s0[1] * v9
+        v18 = v10 + v10 * v11 + target * (v12 * v13 * s0[0]**2) + v0 * v14
         d_grad_input = add(
-            d_grad_input, v17 * (v19 - v16 * (v13 * (v7 * s0**2)) - v5 * v11 - v12 * v15 - v15)
+            d_grad_input, v16 * (v18 - v15 * (v12 * (v6 * s0[1]**2)) - v4 * v10 - v11 * v14 - v14)
         )
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, grad * (v18 * d_target))
+        d_grad_input = add(d_grad_input, grad * (v17 * d_target))
     if needs[1] and d_grad is not None:
-        d_grad_target = d_grad * (v14 + v16)
+        d_grad_target = d_grad * (v13 + v15)
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, v17 * v18)
+        d_grad_target = add(d_grad_target, v16 * v17)
     return d_grad_input, d_grad_target

@@ -13,6 +13,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
@@ -22,54 +33,49 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
-    return (grad * v2 * torch.sigmoid(v1),)
+    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
+    v1 = grad * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1)
+    return (v1 * s0[0],)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    s0 = torch.sigmoid(-v1)
-    v2 = v0**2
-    v3 = 0.134145 * v2 + 1
-    v4 = 1.5957691216057308 * v3
-    v5 = v4 * (v0 * s0) + 1
-    s1 = torch.sigmoid(v1)
-    v6 = s1 * d_x
+    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
+    v1 = v0**2
+    v2 = 0.134145 * v1 + 1
+    v3 = 1.5957691216057308 * v2
+    v4 = v3 * (v0 * s0[1]) + 1
+    v5 = s0[0] * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v5 * v6
+        grad_grad = v4 * v5
     if needs[1]:
-        v7 = v4 + (0.42812889763560147 * v2 + v4 * v5)
-        grad_x = s0 * v6 * grad * (v7 - s1 * (2.5464790894703255 * v0 * v3**2))
+        v6 = v3 + (0.42812889763560147 * v1 + v3 * v4)
+        grad_x = s0[1] * v5 * grad * (v6 - s0[0] * (2.5464790894703255 * v0 * v2**2))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * torch.sigmoid(-v1) + 1
-    return d_x * v2 * torch.sigmoid(v1)
+    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
+    return d_x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1) * s0[0]
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
-    s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
-    v1 = x**2
-    v2 = 0.134145 * v1 + 1
-    v3 = 1.5957691216057308 * v2
-    v4 = x * (s1 * v3) + 1
+    s0 = _sigmoids(1.5957691216057308 * (x + 0.044715 * x**3))
+    v0 = x**2
+    v1 = 0.134145 * v0 + 1
+    v2 = 1.5957691216057308 * v1
+    v3 = x * (s0[1] * v2) + 1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0 * v4 * d_grad
+        d_grad_x = s0[0] * v3 * d_grad
     if d_x is not None:
-        v5 = v3 + (0.42812889763560147 * v1 + v3 * v4)
+        v4 = v2 + (0.42812889763560147 * v0 + v2 * v3)
         d_grad_x = add(
-            d_grad_x, s0 * s1 * d_x * grad * (v5 - x * (2.5464790894703255 * s0 * v2**2))
+            d_grad_x, s0[0] * s0[1] * d_x * grad * (v4 - x * (2.5464790894703255 * s0[0] * v1**2))
         )
     return (d_grad_x,)

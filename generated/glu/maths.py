@@ -13,6 +13,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x, gate):
     """The formula."""
     return x * torch.sigmoid(gate)
@@ -20,24 +31,24 @@ def forward(x, gate):
 
 def vjp(needs, grad, x, gate):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = grad * torch.sigmoid(gate)
+    s0 = _sigmoids(gate)
+    v0 = grad * s0[0]
     grad_x = grad_gate = None
     if needs[0]:
         grad_x = v0
     if needs[1]:
-        grad_gate = v0 * x * torch.sigmoid(-gate)
+        grad_gate = v0 * x * s0[1]
     return grad_x, grad_gate
 
 
 def double_vjp(needs, d_x, d_gate, grad, x, gate):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = torch.sigmoid(gate)
-    s1 = torch.sigmoid(-gate)
+    s0 = _sigmoids(gate)
     grad_grad = grad_x = grad_gate = None
     if d_gate is not None:
-        v1 = s0 * s1 * d_gate
+        v1 = s0[0] * s0[1] * d_gate
     if (needs[0] or needs[2]) and d_x is not None:
-        v0 = s0 * d_x
+        v0 = s0[0] * d_x
     if (needs[0] or needs[2]) and d_gate is not None:
         v2 = v1 * x
     if needs[0] and d_x is not None:
@@ -47,7 +58,7 @@ def double_vjp(needs, d_x, d_gate, grad, x, gate):
     if needs[1] and d_gate is not None:
         grad_x = v1 * grad
     if needs[2] and d_x is not None:
-        grad_gate = grad * (v0 * s1)
+        grad_gate = grad * (v0 * s0[1])
     if needs[2] and d_gate is not None:
         grad_gate = add(grad_gate, -v2 * grad * torch.tanh(0.5 * gate))
     return grad_grad, grad_x, grad_gate
@@ -55,24 +66,23 @@ def double_vjp(needs, d_x, d_gate, grad, x, gate):
 
 def jvp(d_x, d_gate, x, gate):
     """The tangent of each output."""
-    s0 = torch.sigmoid(gate)
+    s0 = _sigmoids(gate)
     d_out = None
     if d_x is not None:
-        d_out = s0 * d_x
+        d_out = s0[0] * d_x
     if d_gate is not None:
-        d_out = add(d_out, s0 * d_gate * x * torch.sigmoid(-gate))
+        d_out = add(d_out, s0[0] * d_gate * x * s0[1])
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_gate, grad, x, gate):
     """The tangent of each gradient."""
-    s0 = torch.sigmoid(gate)
-    s1 = torch.sigmoid(-gate)
+    s0 = _sigmoids(gate)
     d_grad_x = d_grad_gate = None
     if d_gate is not None or d_x is not None:
-        v1 = s0 * s1 * grad
+        v1 = s0[0] * s0[1] * grad
     if d_grad is not None:
-        v0 = s0 * d_grad
+        v0 = s0[0] * d_grad
     if d_gate is not None:
         v2 = v1 * d_gate
     if needs[0] and d_grad is not None:
@@ -80,7 +90,7 @@ def vjp_jvp(needs, d_grad, d_x, d_gate, grad, x, gate):
     if needs[0] and d_gate is not None:
         d_grad_x = add(d_grad_x, v2)
     if needs[1] and d_grad is not None:
-        d_grad_gate = v0 * s1 * x
+        d_grad_gate = v0 * s0[1] * x
     if needs[1] and d_x is not None:
         d_grad_gate = add(d_grad_gate, v1 * d_x)
     if needs[1] and d_gate is not None:

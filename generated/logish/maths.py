@@ -12,6 +12,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
@@ -21,19 +32,19 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -1024, 1024)
-    s0 = torch.sigmoid(v0)
-    return (grad * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0)),)
+    s0 = _sigmoids(v0)
+    return (grad * (v0 * s0[0] * s0[1] / (s0[0] + 1) + torch.log1p(s0[0])),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -1024, 1024)
-    s0 = torch.sigmoid(v0)
-    v1 = s0 * torch.sigmoid(-v0) / (s0 + 1)
+    s0 = _sigmoids(v0)
+    v1 = s0[0] * s0[1] / (s0[0] + 1)
     v2 = v0 * v1
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 + torch.log1p(s0))
+        grad_grad = d_x * (v2 + torch.log1p(s0[0]))
     if needs[1]:
         grad_x = v1 * d_x * grad * (2 - v0 * torch.tanh(0.5 * v0) - v2)
     return grad_grad, grad_x
@@ -42,18 +53,18 @@ def double_vjp(needs, d_x, grad, x):
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, -1024, 1024)
-    s0 = torch.sigmoid(v0)
-    return d_x * (v0 * s0 * torch.sigmoid(-v0) / (s0 + 1) + torch.log1p(s0))
+    s0 = _sigmoids(v0)
+    return d_x * (v0 * s0[0] * s0[1] / (s0[0] + 1) + torch.log1p(s0[0]))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    s0 = torch.sigmoid(x)
-    v0 = s0 * torch.sigmoid(-x) / (s0 + 1)
+    s0 = _sigmoids(x)
+    v0 = s0[0] * s0[1] / (s0[0] + 1)
     v1 = x * v0
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v1 + torch.log1p(s0))
+        d_grad_x = d_grad * (v1 + torch.log1p(s0[0]))
     if d_x is not None:
         d_grad_x = add(d_grad_x, v0 * d_x * grad * (2 - v1 - x * torch.tanh(0.5 * x)))
     return (d_grad_x,)

@@ -19,37 +19,74 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    s, minus = _sigmoids(2 * x)
+    return 4 * s * minus
+
+
+def _softplus_ratio(x):
+    """exp(-|x|), and p and q of tanh(softplus(x)) = p / q. For derivatives, 0 is not below 0."""
+    n = torch.exp(torch.where(x < 0, x, -x))
+    p = torch.where(x < 0, n * (n + 2), 2 * n + 1)
+    return n, p, p + torch.where(x < 0, 2, 2 * n * n)
+
+
+def _tanh_softplus(x, y):
+    """tanh(y), y = softplus(x), in graphs rational in an exponential."""
+    if not torch.compiler.is_compiling():
+        return torch.tanh(y)
+    _, p, q = _softplus_ratio(x)
+    return p / q
+
+
+def _sech2_softplus(x, y):
+    """1 / cosh(y)**2, y = softplus(x), in graphs rational in an exponential."""
+    if not torch.compiler.is_compiling():
+        return _sech2(y)
+    n, _, q = _softplus_ratio(x)
+    root = torch.where(x < 0, 2, 2 * n) * (n + 1) / q
+    return root * root
 
 
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
-    return v0 * torch.tanh(_softplus(v0))
+    return v0 * _tanh_softplus(v0, _softplus(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -1024, 1024)
     sp0 = _softplus(v0)
-    return (grad * (v0 * _sech2(sp0) * torch.sigmoid(v0) + torch.tanh(sp0)),)
+    v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
+    return (grad * v1,)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -1024, 1024)
     sp0 = _softplus(v0)
-    t0 = torch.tanh(sp0)
-    v1 = _sech2(sp0)
-    s0 = torch.sigmoid(v0)
-    v2 = v0 * s0
+    v1 = _tanh_softplus(v0, sp0)
+    v2 = _sech2_softplus(v0, sp0)
+    s0 = _sigmoids(v0)
+    v3 = v0 * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + v1 * v2)
+        grad_grad = d_x * (v1 + v2 * v3)
     if needs[1]:
-        grad_x = d_x * (v1 * s0) * grad * (v0 * torch.sigmoid(-v0) + 2 - v2 * (2 * t0))
+        grad_x = d_x * (v2 * s0[0]) * grad * (v0 * s0[1] + 2 - v3 * (2 * v1))
     return grad_grad, grad_x
 
 
@@ -57,19 +94,20 @@ def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, -1024, 1024)
     sp0 = _softplus(v0)
-    return d_x * (v0 * _sech2(sp0) * torch.sigmoid(v0) + torch.tanh(sp0))
+    v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
+    return d_x * v1
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     sp0 = _softplus(x)
-    t0 = torch.tanh(sp0)
-    v0 = _sech2(sp0)
-    s0 = torch.sigmoid(x)
-    v1 = x * s0
+    v0 = _tanh_softplus(x, sp0)
+    v1 = _sech2_softplus(x, sp0)
+    s0 = _sigmoids(x)
+    v2 = x * s0[0]
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (t0 + v0 * v1)
+        d_grad_x = d_grad * (v0 + v1 * v2)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * s0 * d_x * grad * (x * torch.sigmoid(-x) + 2 - v1 * (2 * t0)))
+        d_grad_x = add(d_grad_x, v1 * s0[0] * d_x * grad * (x * s0[1] + 2 - v2 * (2 * v0)))
     return (d_grad_x,)

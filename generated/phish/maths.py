@@ -15,14 +15,41 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    s, minus = _sigmoids(2 * x)
+    return 4 * s * minus
 
 
 def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
-    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
+    if not torch.compiler.is_compiling() or not x.is_cpu or x.dtype is torch.float64:
+        return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
+    # Inductor calls erfc number by number. exp(z**2) * erfc(z) / t is the exponential of a
+    # polynomial, within 2e-9 and its derivative within 3e-7; z = |x| / sqrt(2), t as below.
+    t = 1 / (1 + math.sqrt(0.125) * torch.where(x < 0, -x, x))
+    s = 2 * t - 1
+    square, p = s * s, 0.0
+    for odd, even in (
+        (2.1654358499e-05, 1.317393721e-05), (-0.00015766292683, -3.1517547821e-05),
+        (0.00066174371603, -0.00018345778211), (-0.0023415539566, 0.0017710196521),
+        (0.0088242228152, -0.0098746187558), (-0.046895565335, 0.047343424821),
+        (0.67264322352, -0.67179408526),
+    ):
+        p = p * square + (odd * s + even)
+    tail = 0.5 * t * torch.exp(p - 0.5 * x * x)
+    return torch.where(x < 0, tail, 1 - tail)
 
 
 def forward(x):

@@ -31,6 +31,12 @@ class QuadraticTermsOutput(NamedTuple):
     xy: Tensor
 
 
+# torch.export saves and loads programs that return it by this name.
+torch.utils._pytree._register_namedtuple(
+    QuadraticTermsOutput, serialized_type_name=f"{__name__}.QuadraticTermsOutput"
+)
+
+
 # --- the leaves: what computes ----------------------------------------------------------------
 # Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 

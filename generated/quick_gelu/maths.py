@@ -12,6 +12,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
@@ -21,39 +32,40 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = 1.702 * torch.clamp(x, -1024, 1024)
-    return (grad * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0),)
+    s0 = _sigmoids(v0)
+    return (grad * (v0 * s0[1] + 1) * s0[0],)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -1024, 1024)
     v1 = 1.702 * v0
-    s0 = torch.sigmoid(-v1)
-    v2 = d_x * torch.sigmoid(v1)
+    s0 = _sigmoids(v1)
+    v2 = d_x * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v2 * (v1 * s0 + 1)
+        grad_grad = v2 * (v1 * s0[1] + 1)
     if needs[1]:
-        grad_x = s0 * v2 * grad * (3.404 - 2.896804 * v0 * torch.tanh(0.851 * v0))
+        grad_x = s0[1] * v2 * grad * (3.404 - 2.896804 * v0 * torch.tanh(0.851 * v0))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = 1.702 * torch.clamp(x, -1024, 1024)
-    return d_x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
+    return d_x * (v0 * s0[1] + 1) * s0[0]
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = 1.702 * x
-    s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
+    s0 = _sigmoids(v0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0 * d_grad * (v0 * s1 + 1)
+        d_grad_x = s0[0] * d_grad * (v0 * s0[1] + 1)
     if d_x is not None:
         d_grad_x = add(
-            d_grad_x, s0 * s1 * d_x * grad * (3.404 - 2.896804 * x * torch.tanh(0.851 * x))
+            d_grad_x, s0[0] * s0[1] * d_x * grad * (3.404 - 2.896804 * x * torch.tanh(0.851 * x))
         )
     return (d_grad_x,)

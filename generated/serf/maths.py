@@ -19,6 +19,17 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
@@ -37,14 +48,15 @@ def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -1024, 1024)
     sp0 = _softplus(v0)
-    v1 = 2 * torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
+    v1 = 2 * s0[0]
     v2 = v0 * v1
     v3 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = d_x * (v2 * v3 + torch.erf(sp0))
     if needs[1]:
-        grad_x = d_x * (v1 * v3) * grad * (v0 * torch.sigmoid(-v0) + 2 - sp0 * v2)
+        grad_x = d_x * (v1 * v3) * grad * (v0 * s0[1] + 2 - sp0 * v2)
     return grad_grad, grad_x
 
 
@@ -59,12 +71,13 @@ def jvp(d_x, x):
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     sp0 = _softplus(x)
-    v0 = 2 * torch.sigmoid(x)
+    s0 = _sigmoids(x)
+    v0 = 2 * s0[0]
     v1 = x * v0
     v2 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     d_grad_x = None
     if d_grad is not None:
         d_grad_x = d_grad * (v1 * v2 + torch.erf(sp0))
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * v2 * d_x * grad * (x * torch.sigmoid(-x) + 2 - sp0 * v1))
+        d_grad_x = add(d_grad_x, v0 * v2 * d_x * grad * (x * s0[1] + 2 - sp0 * v1))
     return (d_grad_x,)

@@ -12,6 +12,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x):
     """The formula."""
     return torch.sigmoid(x)
@@ -19,12 +30,14 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    return (grad * torch.sigmoid(-x) * torch.sigmoid(x),)
+    s0 = _sigmoids(x)
+    return (grad * s0[1] * s0[0],)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = d_x * torch.sigmoid(-x) * torch.sigmoid(x)
+    s0 = _sigmoids(x)
+    v0 = d_x * s0[1] * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = v0
@@ -35,12 +48,14 @@ def double_vjp(needs, d_x, grad, x):
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return d_x * torch.sigmoid(-x) * torch.sigmoid(x)
+    s0 = _sigmoids(x)
+    return d_x * s0[1] * s0[0]
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    v0 = torch.sigmoid(-x) * torch.sigmoid(x)
+    s0 = _sigmoids(x)
+    v0 = s0[1] * s0[0]
     d_grad_x = None
     if d_grad is not None:
         d_grad_x = v0 * d_grad

@@ -13,6 +13,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(gate, x):
     """The formula."""
     v0 = torch.clamp(gate, min=-4e+18)
@@ -22,10 +33,11 @@ def forward(gate, x):
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    v1 = grad * torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
+    v1 = grad * s0[0]
     grad_gate = grad_x = None
     if needs[0]:
-        grad_gate = v1 * x * (v0 * torch.sigmoid(-v0) + 1)
+        grad_gate = v1 * x * (v0 * s0[1] + 1)
     if needs[1]:
         grad_x = v1 * torch.clamp(gate, min=-4e+18)
     return grad_gate, grad_x
@@ -34,20 +46,19 @@ def vjp(needs, grad, gate, x):
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
-    v1 = v0 * s1 + 1
+    s0 = _sigmoids(v0)
+    v1 = v0 * s0[1] + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v2 = s0 * v1 * d_gate
+        v2 = s0[0] * v1 * d_gate
     if (needs[0] or needs[1]) and d_x is not None:
-        v3 = s0 * d_x
+        v3 = s0[0] * d_x
     if needs[0] and d_gate is not None:
         grad_grad = v2 * x
     if needs[0] and d_x is not None:
         grad_grad = add(grad_grad, v3 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
-        grad_gate = x * (d_gate * (s0 * s1) * grad) * (2 - v0 * torch.tanh(0.5 * v0))
+        grad_gate = x * (d_gate * (s0[0] * s0[1]) * grad) * (2 - v0 * torch.tanh(0.5 * v0))
     if needs[1] and d_x is not None:
         grad_gate = add(grad_gate, grad * (v1 * v3))
     if needs[2] and d_gate is not None:
@@ -58,31 +69,32 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
     d_out = None
     if d_gate is not None:
-        d_out = s0 * d_gate * x * (v0 * torch.sigmoid(-v0) + 1)
+        d_out = s0[0] * d_gate * x * (v0 * s0[1] + 1)
     if d_x is not None:
-        d_out = add(d_out, s0 * d_x * torch.clamp(gate, min=-4e+18))
+        d_out = add(d_out, s0[0] * d_x * torch.clamp(gate, min=-4e+18))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     """The tangent of each gradient."""
-    s1 = torch.sigmoid(gate)
-    s0 = torch.sigmoid(-gate)
-    v0 = gate * s0 + 1
+    s0 = _sigmoids(gate)
+    v0 = gate * s0[1] + 1
     d_grad_gate = d_grad_x = None
     if d_gate is not None or d_x is not None:
-        v2 = s1 * grad
+        v2 = s0[0] * grad
     if d_grad is not None:
-        v1 = s1 * d_grad
+        v1 = s0[0] * d_grad
     if d_x is not None or d_gate is not None:
         v3 = v0 * v2
     if needs[0] and d_grad is not None:
         d_grad_gate = v0 * v1 * x
     if needs[0] and d_gate is not None:
-        d_grad_gate = add(d_grad_gate, x * (s0 * v2 * d_gate) * (2 - gate * torch.tanh(0.5 * gate)))
+        d_grad_gate = add(
+            d_grad_gate, x * (s0[1] * v2 * d_gate) * (2 - gate * torch.tanh(0.5 * gate))
+        )
     if needs[0] and d_x is not None:
         d_grad_gate = add(d_grad_gate, v3 * d_x)
     if needs[1] and d_grad is not None:

@@ -12,6 +12,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x, beta):
     """The formula."""
     v0 = torch.clamp(x, min=-4e+18)
@@ -21,36 +32,39 @@ def forward(x, beta):
 def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
     v0 = beta * torch.clamp(x, -4e+18, 4e+18)
-    return (grad * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0),)
+    s0 = _sigmoids(v0)
+    return (grad * (v0 * s0[1] + 1) * s0[0],)
 
 
 def double_vjp(needs, d_x, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = beta * torch.clamp(x, -4e+18, 4e+18)
-    s0 = torch.sigmoid(-v0)
-    v1 = d_x * torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
+    v1 = d_x * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v1 * (v0 * s0 + 1)
+        grad_grad = v1 * (v0 * s0[1] + 1)
     if needs[1]:
-        grad_x = beta * (s0 * v1 * grad) * (2 - v0 * torch.tanh(0.5 * v0))
+        grad_x = beta * (s0[1] * v1 * grad) * (2 - v0 * torch.tanh(0.5 * v0))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x, beta):
     """The tangent of each output."""
     v0 = beta * torch.clamp(x, -4e+18, 4e+18)
-    return d_x * (v0 * torch.sigmoid(-v0) + 1) * torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
+    return d_x * (v0 * s0[1] + 1) * s0[0]
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, beta):
     """The tangent of each gradient."""
     v0 = beta * x
-    s0 = torch.sigmoid(v0)
-    s1 = torch.sigmoid(-v0)
+    s0 = _sigmoids(v0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0 * d_grad * (v0 * s1 + 1)
+        d_grad_x = s0[0] * d_grad * (v0 * s0[1] + 1)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, beta * (s0 * s1 * d_x * grad) * (2 - v0 * torch.tanh(0.5 * v0)))
+        d_grad_x = add(
+            d_grad_x, beta * (s0[0] * s0[1] * d_x * grad) * (2 - v0 * torch.tanh(0.5 * v0))
+        )
     return (d_grad_x,)

@@ -13,6 +13,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x, beta):
     """The formula."""
     v0 = torch.clamp(x, min=-4e+18)
@@ -23,13 +34,13 @@ def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = torch.sigmoid(-v1)
-    v2 = grad * torch.sigmoid(v1)
+    s0 = _sigmoids(v1)
+    v2 = grad * s0[0]
     grad_x = grad_beta = None
     if needs[0]:
-        grad_x = v2 * (v1 * s0 + 1)
+        grad_x = v2 * (v1 * s0[1] + 1)
     if needs[1]:
-        grad_beta = v2 * (s0 * v0**2)
+        grad_beta = v2 * (s0[1] * v0**2)
     return grad_x, grad_beta
 
 
@@ -37,21 +48,20 @@ def double_vjp(needs, d_x, d_beta, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = torch.sigmoid(-v1)
-    s1 = torch.sigmoid(v1)
+    s0 = _sigmoids(v1)
     grad_grad = grad_x = grad_beta = None
     if needs[1] or needs[2]:
         t0 = torch.tanh(0.5 * v1)
     if d_x is not None:
-        v2 = s1 * d_x
+        v2 = s0[0] * d_x
     if d_beta is not None:
-        v3 = s0 * s1 * d_beta
+        v3 = s0[1] * s0[0] * d_beta
     if needs[1] or needs[2]:
         v4 = grad * (2 - v1 * t0)
     if (needs[1] or needs[2]) and d_x is not None:
-        v5 = v4 * (s0 * v2)
+        v5 = v4 * (s0[1] * v2)
     if needs[0] and d_x is not None:
-        grad_grad = v2 * (v1 * s0 + 1)
+        grad_grad = v2 * (v1 * s0[1] + 1)
     if needs[0] and d_beta is not None:
         grad_grad = add(grad_grad, v3 * v0**2)
     if needs[1] and d_x is not None:
@@ -69,38 +79,36 @@ def jvp(d_x, d_beta, x, beta):
     """The tangent of each output."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = torch.sigmoid(v1)
-    s1 = torch.sigmoid(-v1)
+    s0 = _sigmoids(v1)
     d_out = None
     if d_x is not None:
-        d_out = s0 * d_x * (v1 * s1 + 1)
+        d_out = s0[0] * d_x * (v1 * s0[1] + 1)
     if d_beta is not None:
-        d_out = add(d_out, s1 * (s0 * v0**2) * d_beta)
+        d_out = add(d_out, s0[1] * (s0[0] * v0**2) * d_beta)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_beta, grad, x, beta):
     """The tangent of each gradient."""
     v0 = beta * x
-    s0 = torch.sigmoid(-v0)
-    s1 = torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
     d_grad_x = d_grad_beta = None
     if d_x is not None or d_beta is not None:
         t0 = torch.tanh(0.5 * v0)
-        v2 = s0 * s1 * grad
+        v2 = s0[1] * s0[0] * grad
         v3 = v2 * (2 - v0 * t0)
     if d_grad is not None:
-        v1 = s1 * d_grad
+        v1 = s0[0] * d_grad
     if d_x is not None:
         v4 = v3 * d_x
     if needs[0] and d_grad is not None:
-        d_grad_x = v1 * (v0 * s0 + 1)
+        d_grad_x = v1 * (v0 * s0[1] + 1)
     if needs[0] and d_x is not None:
         d_grad_x = add(d_grad_x, beta * v4)
     if needs[0] and d_beta is not None:
         d_grad_x = add(d_grad_x, x * (v3 * d_beta))
     if needs[1] and d_grad is not None:
-        d_grad_beta = s0 * v1 * x**2
+        d_grad_beta = s0[1] * v1 * x**2
     if needs[1] and d_x is not None:
         d_grad_beta = add(d_grad_beta, x * v4)
     if needs[1] and d_beta is not None:

@@ -29,6 +29,12 @@ class TwoOutputsOutput(NamedTuple):
     out1: Tensor
 
 
+# torch.export saves and loads programs that return it by this name.
+torch.utils._pytree._register_namedtuple(
+    TwoOutputsOutput, serialized_type_name=f"{__name__}.TwoOutputsOutput"
+)
+
+
 # --- the leaves: what computes ----------------------------------------------------------------
 # Tensors broadcast against each other; a gradient has the shape and dtype that `likes` gives.
 

@@ -34,6 +34,17 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x, alpha_p, alpha_n, beta, eps):
     """The formula."""
     sp0 = _softplus(alpha_n)
@@ -69,24 +80,24 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
         v1 = (eps > x).to(grad.dtype)
         v3 = _times_exp(v1, v2)
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        s0 = torch.sigmoid(alpha_p)
+        s0 = _sigmoids(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        s1 = torch.sigmoid(alpha_n)
+        s1 = _sigmoids(alpha_n)
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
         v6 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
-        v4 = s0 * x**2
+        v4 = s0[0] * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v5 = s1 * (torch.expm1(v2) - x)
+        v5 = s1[0] * (torch.expm1(v2) - x)
     if (needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        v7 = torch.where(c0, x * (2 * s0), 0)
+        v7 = torch.where(c0, x * (2 * s0[0]), 0)
     if (needs[1] or needs[2]) and d_alpha_p is not None:
         v8 = grad * d_alpha_p
     if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        v9 = torch.where(c0, 0, s1 * (v3 - 1))
+        v9 = torch.where(c0, 0, s1[0] * (v3 - 1))
     if (needs[1] or needs[3]) and d_alpha_n is not None:
         v10 = grad * d_alpha_n
     if needs[0] and d_x is not None:
@@ -104,11 +115,11 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     if needs[2] and d_x is not None:
         grad_alpha_p = v6 * v7
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v4 * v8 * torch.sigmoid(-alpha_p), 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v4 * v8 * s0[1], 0))
     if needs[3] and d_x is not None:
         grad_alpha_n = v6 * v9
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v10 * torch.sigmoid(-alpha_n)))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v10 * s1[1]))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -140,26 +151,26 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
         v1 = (eps > x).to(grad.dtype)
         v3 = _times_exp(v1, v2)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_grad is not None or d_x is not None):
-        s0 = torch.sigmoid(alpha_p)
+        s0 = _sigmoids(alpha_p)
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
-        s1 = torch.sigmoid(alpha_n)
+        s1 = _sigmoids(alpha_n)
     if d_x is not None:
         v4 = d_x * grad
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_x is not None):
-        v5 = torch.where(c0, x * (2 * s0), 0)
+        v5 = torch.where(c0, x * (2 * s0[0]), 0)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
         v6 = grad * d_alpha_p
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
-        v7 = torch.where(c0, 0, s1 * (v3 - 1))
+        v7 = torch.where(c0, 0, s1[0] * (v3 - 1))
     if (needs[0] or needs[2]) and d_alpha_n is not None:
         v8 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
-        v9 = s0 * x**2
+        v9 = s0[0] * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v10 = s1 * (torch.expm1(v2) - x)
+        v10 = s1[0] * (torch.expm1(v2) - x)
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0)
     if needs[0] and d_x is not None:
@@ -173,11 +184,11 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     if needs[1] and d_x is not None:
         d_grad_alpha_p = add(d_grad_alpha_p, v4 * v5)
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v6 * v9 * torch.sigmoid(-alpha_p), 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v6 * v9 * s0[1], 0))
     if needs[2] and d_grad is not None:
         d_grad_alpha_n = torch.where(c0, 0, v10 * d_grad)
     if needs[2] and d_x is not None:
         d_grad_alpha_n = add(d_grad_alpha_n, v4 * v7)
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8 * v10 * torch.sigmoid(-alpha_n)))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8 * v10 * s1[1]))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n

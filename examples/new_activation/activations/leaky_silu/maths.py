@@ -13,6 +13,17 @@ import torch
 from ._tensors import add
 
 
+def _sigmoids(x):
+    """sigmoid(x) and sigmoid(-x)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x), torch.sigmoid(-x)
+    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
+    edge = 708 if x.dtype is torch.float64 else 87
+    e = torch.exp(torch.clamp(-x, max=edge))
+    r = 1 / (1 + e)
+    return torch.where(x < -edge, 0, r), e * r
+
+
 def forward(x, leak):
     """The formula."""
     v0 = torch.clamp(x, min=-4e+18)
@@ -22,29 +33,28 @@ def forward(x, leak):
 def vjp(needs, grad, x, leak):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s0 = torch.sigmoid(-v0)
+    s0 = _sigmoids(v0)
     grad_x = grad_leak = None
     if needs[0]:
-        v1 = (1 - leak) * torch.sigmoid(v0)
-        grad_x = grad * (leak + (v1 + s0 * (v0 * v1)))
+        v1 = (1 - leak) * s0[0]
+        grad_x = grad * (leak + (v1 + s0[1] * (v0 * v1)))
     if needs[1]:
-        grad_leak = s0 * grad * torch.clamp(x, max=4e+18)
+        grad_leak = s0[1] * grad * torch.clamp(x, max=4e+18)
     return grad_x, grad_leak
 
 
 def double_vjp(needs, d_x, d_leak, grad, x, leak):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s1 = torch.sigmoid(-v0)
-    s0 = torch.sigmoid(v0)
+    s0 = _sigmoids(v0)
     grad_grad = grad_x = grad_leak = None
     if (needs[0] or needs[1]) and d_x is not None:
-        v1 = s0 * (1 - leak)
-        v2 = v1 * s1
+        v1 = s0[0] * (1 - leak)
+        v2 = v1 * s0[1]
     if (needs[0] or needs[1]) and d_leak is not None:
-        v3 = s1 * d_leak
+        v3 = s0[1] * d_leak
     if needs[1] or needs[2]:
-        v4 = grad * (1 - v0 * s0)
+        v4 = grad * (1 - v0 * s0[0])
     if needs[0] and d_x is not None:
         grad_grad = d_x * (leak + (v1 + v0 * v2))
     if needs[0] and d_leak is not None:
@@ -54,36 +64,35 @@ def double_vjp(needs, d_x, d_leak, grad, x, leak):
     if needs[1] and d_leak is not None:
         grad_x = add(grad_x, v3 * v4)
     if needs[2] and d_x is not None:
-        grad_leak = d_x * (s1 * v4)
+        grad_leak = d_x * (s0[1] * v4)
     return grad_grad, grad_x, grad_leak
 
 
 def jvp(d_x, d_leak, x, leak):
     """The tangent of each output."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s0 = torch.sigmoid(-v0)
+    s0 = _sigmoids(v0)
     d_out = None
     if d_x is not None:
-        v1 = (1 - leak) * torch.sigmoid(v0)
-        d_out = d_x * (leak + (v1 + s0 * (v0 * v1)))
+        v1 = (1 - leak) * s0[0]
+        d_out = d_x * (leak + (v1 + s0[1] * (v0 * v1)))
     if d_leak is not None:
-        d_out = add(d_out, s0 * d_leak * torch.clamp(x, max=4e+18))
+        d_out = add(d_out, s0[1] * d_leak * torch.clamp(x, max=4e+18))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_leak, grad, x, leak):
     """The tangent of each gradient."""
-    s1 = torch.sigmoid(-x)
-    s0 = torch.sigmoid(x)
+    s0 = _sigmoids(x)
     d_grad_x = d_grad_leak = None
     if d_x is not None or d_leak is not None:
-        v2 = s1 * grad
+        v2 = s0[1] * grad
     if needs[0] and (d_grad is not None or d_x is not None):
-        v0 = s0 * (1 - leak)
+        v0 = s0[0] * (1 - leak)
     if d_grad is not None:
-        v1 = x * s1
+        v1 = x * s0[1]
     if d_leak is not None or d_x is not None:
-        v3 = v2 * (1 - x * s0)
+        v3 = v2 * (1 - x * s0[0])
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * (leak + (v0 + v0 * v1))
     if needs[0] and d_x is not None:
