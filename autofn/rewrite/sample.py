@@ -40,7 +40,7 @@ WITHIN = 2.0**40
 """Magnitudes of several tensors; 0 beside them."""
 
 CANCELLING = 24
-"""Points, of those, at which all tensors are nearly alike."""
+"""Points, of those, at which all tensors are nearly alike, or all but one that is small."""
 
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
@@ -91,6 +91,8 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
             size = rng.choice(pool if k % 2 else [*map(_single, ORDINARY)])
             if k < CANCELLING:
                 size = _single(close * (1 + rng.uniform(-1, 1) * 2.0 ** -rng.randrange(1, 12)))
+                if k % 2 and len(tensors) > 2 and name == tensors[k // 2 % len(tensors)]:
+                    size = _single(size * 2.0 ** -rng.randrange(8, 20))
             values[name] = rng.choice((1.0, -1.0)) * size
         found.append({**values, **given})
     for k in range(UNIFORM):

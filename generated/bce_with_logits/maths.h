@@ -16,6 +16,12 @@ namespace autofn_bce_with_logits {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -33,17 +39,15 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
   const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(v0))));
-  return l0 + maximum(v0, T(0)) - v0 * target;
-}
-}  // namespace scalar
-
-// In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
-  return T(scalar::bce_with_logits_forward<double, kNear>(input, target));
+  const T v1 = maximum(v0, T(0));
+  const T v2 = l0 + v1;
+  const T v3 = v0 * target;
+  const T v4 = v2 - v3;
+  const T v5 = sum_rest(v2, -v3) + sum_rest(l0, v1) + -std::fma(v0, target, -(v0 * target));
+  return std::fabs(v4) < T(8.507059173023462e+37) ? v4 + v5 : v4;
 }
 
 template <typename T, bool kNear = false>

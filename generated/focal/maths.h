@@ -106,7 +106,6 @@ AUTOFN_FN void focal_backward(
   grad_target = T(grad_target_);
 }
 
-namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void focal_double_backward(
     T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
@@ -116,69 +115,62 @@ AUTOFN_FN void focal_double_backward(
   const T sp0 = softplus<kNear>(-v0);
   const T v2 = sp0 * gamma;
   const T v3 = -v2;
-  const T e0 = autofn::exp<kNear>(v3);
+  const T v4 = -std::fma(sp0, gamma, -(sp0 * gamma));
+  const T v5 = autofn::exp<kNear>(v3, v4);
   const T sp1 = softplus<kNear>(v0);
-  const T v4 = gamma * sp1;
-  const T v5 = -v4;
-  const T v6 = autofn::times_exp<kNear>(alpha, v5);
-  const T v7 = v2 * alpha;
-  const T v8 = autofn::times_exp<kNear>(alpha, v3);
-  const T v9 = e0 + autofn::times_exp<kNear>(v7, v5) - v8;
-  const T v10 = autofn::times_exp<kNear>(v4, v3);
-  const T v11 = v4 * alpha;
-  const T v12 = autofn::times_exp<kNear>(v11, v3) - v10;
-  const T v13 = alpha * target;
-  const T v14 = v7 * target;
-  const T v15 = v8 + autofn::times_exp<kNear>(target, v3);
-  const T v16 = autofn::times_exp<kNear>(v14, v5) + v15 - autofn::times_exp<kNear>(v13, v3);
-  const T v17 = v16 - e0;
-  const T v18 = v12 + autofn::times_exp<kNear>(v4 * target, v3);
-  const T v19 = autofn::times_exp<kNear>(v11 * target, v3);
-  const T v20 = autofn::times_exp<kNear>(v13, v5) + v18 - v19;
-  const T v21 = T(1) / (v1 + T(1));
-  const T v22 = v21 * d_input;
+  const T v6 = gamma * sp1;
+  const T v7 = -v6;
+  const T v8 = -std::fma(gamma, sp1, -(gamma * sp1));
+  const T v9 = autofn::times_exp<kNear>(alpha, v7, v8);
+  const T v10 = v2 * alpha;
+  const T v11 = autofn::times_exp<kNear>(alpha, v3, v4);
+  const T v12 = v5 + autofn::times_exp<kNear>(v10, v7, v8) - v11;
+  const T v13 = autofn::times_exp<kNear>(v6, v3, v4);
+  const T v14 = v6 * alpha;
+  const T v15 = autofn::times_exp<kNear>(v14, v3, v4) - v13;
+  const T v16 = alpha * target;
+  const T v17 = v10 * target;
+  const T v18 = v11 + autofn::times_exp<kNear>(target, v3, v4);
+  const T v19 = autofn::times_exp<kNear>(v17, v7, v8) + v18;
+  const T v20 = v19 - autofn::times_exp<kNear>(v16, v3, v4) - v5;
+  const T v21 = v15 + autofn::times_exp<kNear>(v6 * target, v3, v4);
+  const T v22 = autofn::times_exp<kNear>(v14 * target, v3, v4);
+  const T v23 = autofn::times_exp<kNear>(v16, v7, v8) + v21 - v22;
+  const T v24 = T(1) / (v1 + T(1));
+  const T v25 = v24 * d_input;
   const T sp2 = softplus<kNear>(-input);
   const T sp3 = softplus<kNear>(input);
-  const T v23 = alpha - T(1);
-  const T v24 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v13, v0), v0);
-  const T v25 = T(2) * gamma;
-  const T v26 = square(gamma);
-  const T v27 = T(1) - target;
-  const T v28 = v23 * v27;
-  const T v29 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v28, v0), v0);
-  const T v30 = v1 * (autofn::times_exp<kNear>(gamma * (sp1 * alpha), v3) - v10 - v6) - v9;
+  const T v26 = alpha - T(1);
+  const T v27 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v16, v0), v0);
+  const T v28 = T(2) * gamma;
+  const T v29 = square(gamma);
+  const T v30 = T(1) - target;
+  const T v31 = v26 * v30;
+  const T v32 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v31, v0), v0);
+  const T v33 = v1 * (autofn::times_exp<kNear>(gamma * (sp1 * alpha), v3, v4) - v13 - v9);
   const bool c0 = v0 < T(0);
-  const T v31 = (c0 ? v12 - v1 * v9 - v6 : v30) * grad;
-  const T v32 = autofn::times_exp<kNear>(alpha * sp2, -gamma * sp3);
-  const T v43 = d_target * (v32 + autofn::times_exp<kNear>(sp3 * v23, -gamma * sp2));
-  const T v33 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v4 * v28, v0), v0);
-  const T v34 = target * (alpha * (sp0 * (v26 * square(sigmoid<kNear>(v0)))));
-  const T v36 = autofn::times_exp<kNear>(v33, v3) + autofn::times_exp<kNear>(v34, v5);
-  const T v35 = times_sigmoid<kNear>(target * (alpha * v25), v0);
-  const T v37 = v36 + autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v35, v0), v5);
-  const T v38 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v14, v0), v0);
-  const T v40 = autofn::times_exp<kNear>(v24, v5) + v37 - autofn::times_exp<kNear>(v38, v5);
-  const T v39 = sp1 * (v27 * (v26 * (v23 * square(sigmoid<kNear, true>(v0)))));
-  const T v41 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v27 * (v23 * v25), v0), v0);
-  const T v42 = v40 - autofn::times_exp<kNear>(v39, v3) - autofn::times_exp<kNear>(v41, v3);
-  const T v44 = d_input * grad * (v42 - autofn::times_exp<kNear>(v29, v3));
-  grad_grad = -v22 * (c0 ? v20 + v1 * v17 : v17 + v1 * v20) + v43;
-  grad_input = v44 + d_target * (v21 * v31);
-  grad_target = v22 * v31;
-}
-}  // namespace scalar
-
-// In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false>
-AUTOFN_FN void focal_double_backward(
-    T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
-    T& grad_input, T& grad_target) {
-  double grad_grad_, grad_input_, grad_target_;
-  scalar::focal_double_backward<double, kNear>(grad, d_input, d_target, input, target, alpha, gamma,
-      grad_grad_, grad_input_, grad_target_);
-  grad_grad = T(grad_grad_);
-  grad_input = T(grad_input_);
-  grad_target = T(grad_target_);
+  const T v34 = (c0 ? v15 - v1 * v12 - v9 : v33 - v12) * grad;
+  const T v35 = -std::fma(gamma, sp3, -(gamma * sp3));
+  const T v37 = autofn::times_exp<kNear>(alpha * sp2, -gamma * sp3, v35);
+  const T v36 = -std::fma(gamma, sp2, -(gamma * sp2));
+  const T v51 = d_target * (v37 + autofn::times_exp<kNear>(sp3 * v26, -gamma * sp2, v36));
+  const T v38 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v6 * v31, v0), v0);
+  const T v40 = autofn::times_exp<kNear>(v38, v3, v4);
+  const T v39 = target * (alpha * (sp0 * (v29 * square(sigmoid<kNear>(v0)))));
+  const T v41 = times_sigmoid<kNear>(target * (alpha * v28), v0);
+  const T v42 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v41, v0), v7, v8);
+  const T v43 = v40 + autofn::times_exp<kNear>(v39, v7, v8) + v42;
+  const T v45 = autofn::times_exp<kNear>(v27, v7, v8) + v43;
+  const T v44 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v17, v0), v0);
+  const T v47 = v45 - autofn::times_exp<kNear>(v44, v7, v8);
+  const T v46 = sp1 * (v30 * (v29 * (v26 * square(sigmoid<kNear, true>(v0)))));
+  const T v49 = v47 - autofn::times_exp<kNear>(v46, v3, v4);
+  const T v48 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v30 * (v26 * v28), v0), v0);
+  const T v50 = v49 - autofn::times_exp<kNear>(v48, v3, v4);
+  const T v52 = d_input * grad * (v50 - autofn::times_exp<kNear>(v32, v3, v4));
+  grad_grad = -v25 * (c0 ? v23 + v1 * v20 : v20 + v1 * v23) + v51;
+  grad_input = v52 + d_target * (v24 * v34);
+  grad_target = v25 * v34;
 }
 
 }  // namespace autofn_focal

@@ -133,17 +133,32 @@ AUTOFN_FN void geglu_double_backward(
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
   const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
-  const T v3 = T(0.134145) * v1 + T(1);
-  const T v4 = T(2) * v3 * T(0.7978845608028654);
-  const T v5 = times_sigmoid<kNear, true>(v0 * v4, v2) + T(1);
-  const T v6 = v5 * d_gate;
-  const T v10 = times_sigmoid<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)), v2);
-  const T v7 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v3), v2);
-  const T v8 = v4 + (T(0.53658) * v1 * T(0.7978845608028654) + v4 * v5) - v7;
-  const T v9 = times_sigmoid<kNear, true>(x * (d_gate * grad) * v8, v2);
-  grad_grad = times_sigmoid<kNear>(v6 * x, v2) + v10;
-  grad_gate = times_sigmoid<kNear>(v9, v2) + times_sigmoid<kNear>(grad * (v5 * d_x), v2);
-  grad_x = times_sigmoid<kNear>(v6 * grad, v2);
+  const T v3 = -v2;
+  const T v4 = autofn::value(autofn::decay<kNear>(std::fabs(v3)));
+  const T v5 = v4 + T(1);
+  const T v6 = powi<3>(v0);
+  const T v7 = T(2) * v0 * T(0.7978845608028654) + T(0.21406444881780073) * v6;
+  const bool c0 = v3 < T(0);
+  const T v8 = c0 ? v4 * (v7 + T(1)) + T(1) : v5 + v7;
+  const T v9 = autofn::value(autofn::decay<kNear>(std::fabs(v2))) + T(1);
+  const T v10 = T(8) * v0 * T(0.3183098861837907);
+  const T v11 = T(0.6831948749139936) * v6;
+  const T v12 = T(0.14395904819999997) * powi<5>(v0) * T(0.3183098861837907);
+  const T v13 = times_sigmoid<kNear>(v10, v2);
+  const T v14 = times_sigmoid<kNear>(v11, v2);
+  const T v15 = times_sigmoid<kNear>(v12, v2);
+  const T v16 = T(1.07316) * v1;
+  const T v17 = v16 * T(0.7978845608028654) + T(3.1915382432114616) - v13 - v14 - v15;
+  const T v18 = v17 + (v12 + (v10 + v11));
+  const T v19 = v5 * v9;
+  const T v23 = times_lower<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)) / v9, v2);
+  const T v20 = d_gate * grad;
+  const T v21 = v16 * T(1.4142135623730951) * T(0.5641895835477563) + T(3.1915382432114616);
+  const T v22 = x * v20 * (c0 ? v17 + v4 * v18 : v18 + v4 * (v21 - v13 - v14 - v15));
+  const T v24 = times_lower<kNear>(times_lower<kNear>(v22 / (v9 * square(v5)), v3), v2);
+  grad_grad = times_lower<kNear>(v8 * (d_gate * x) / v19, v2) + v23;
+  grad_gate = v24 + times_lower<kNear>(v8 * (d_x * grad) / v19, v2);
+  grad_x = times_lower<kNear>(v8 * v20 / v19, v2);
 }
 }  // namespace scalar
 

@@ -46,13 +46,17 @@ AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
 template <typename T, bool kNear = false>
 AUTOFN_FN void glu_double_backward(
     T grad, T d_x, T d_gate, T x, T gate, T& grad_grad, T& grad_x, T& grad_gate) {
-  const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_gate * x, gate), gate);
-  const T v0 = d_gate * grad;
-  const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(d_x * grad, gate), gate);
-  const T v1 = times_sigmoid<kNear, true>(-x * v0 * autofn::tanh(T(0.5) * gate), gate);
-  grad_grad = times_sigmoid<kNear>(d_x, gate) + v2;
-  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0, gate), gate);
-  grad_gate = v3 + times_sigmoid<kNear>(v1, gate);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
+  const T v1 = v0 + T(1);
+  const T v2 = d_gate * x;
+  const T v3 = -gate < T(0) ? v0 : T(1);
+  const T v4 = square(T(1) / v1);
+  const T v6 = times_lower<kNear>(v4 * (v2 * v3), gate);
+  const T v7 = times_lower<kNear>(v4 * (v3 * (d_x * grad)), gate);
+  const T v5 = times_sigmoid<kNear>(-v2 * grad * autofn::tanh(T(0.5) * gate), gate);
+  grad_grad = times_lower<kNear>(d_x / v1, gate) + v6;
+  grad_x = times_lower<kNear>(v4 * (v3 * (d_gate * grad)), gate);
+  grad_gate = v7 + times_sigmoid<kNear, true>(v5, gate);
 }
 
 }  // namespace autofn_glu

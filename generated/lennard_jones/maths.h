@@ -62,16 +62,19 @@ AUTOFN_FN void lennard_jones_backward(
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
 template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
+  scalar::lennard_jones_backward(grad, x, epsilon, sigma, grad_x, grad_epsilon, grad_sigma);
+  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_epsilon) + doubt(grad_sigma) == T(0)) return;
   double grad_x_, grad_epsilon_, grad_sigma_;
   scalar::lennard_jones_backward<double>(grad, x, epsilon, sigma, grad_x_, grad_epsilon_,
       grad_sigma_);
-  grad_x = T(grad_x_);
-  grad_epsilon = T(grad_epsilon_);
-  grad_sigma = T(grad_sigma_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_epsilon = doubt(grad_epsilon) == T(0) ? grad_epsilon : T(grad_epsilon_);
+  grad_sigma = doubt(grad_sigma) == T(0) ? grad_sigma : T(grad_sigma_);
 }
 
 namespace scalar {

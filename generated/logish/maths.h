@@ -13,6 +13,8 @@
 
 namespace autofn_logish {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -47,15 +49,6 @@ AUTOFN_FN T sigmoid(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = T(1) / (T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
-}
-
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -100,12 +93,21 @@ template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T s0 = sigmoid<kNear>(x);
-  const T v0 = s0 + T(1);
-  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x / v0, x), x);
-  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh(T(0.5) * x)) / v0;
-  grad_grad = d_x * (v1 + autofn::log1p(s0));
-  grad_x = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v2, x), x);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const bool c0 = x < T(-48);
+  const T v1 = v0 + T(1);
+  const T v2 = T(2) * v0;
+  const bool c1 = x < T(0);
+  const T v3 = c1 ? v2 + T(1) : v0 + T(2);
+  const T l0 = autofn::log1p(sigmoid<kNear>(x));
+  const T v4 = x + T(3) * l0;
+  const T v5 = x + T(2);
+  const T v6 = T(2) * x - T(4);
+  const T v7 = d_x * (c1 ? l0 + v0 * (v4 + v2 * l0) : v0 * (v4 + v0 * l0) + T(2) * l0);
+  const T v8 = d_x * grad * (c1 ? v0 * (v0 * v6 - T(6)) - v5 : v6 + v0 * (-v0 * v5 - T(6)));
+  const T v9 = times_lower<kNear>(-v8 / (square(v1) * square(v3)), -x);
+  grad_grad = c0 ? times_lower<kNear>(d_x * (x + T(1)), x) : v7 / (v1 * v3);
+  grad_x = c0 ? times_lower<kNear>(grad * (d_x * v5), x) : times_lower<kNear>(v9, x);
 }
 
 }  // namespace autofn_logish

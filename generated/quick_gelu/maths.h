@@ -25,6 +25,13 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // What a constant, high + low, loses when it is rounded to T.
 template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
@@ -62,12 +69,26 @@ template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad
   return std::fabs(v0) < T(0.28125) ? v0 * grad * v5 : v6;
 }
 
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(1.702) * x;
   const T v1 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
   grad_grad = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v0, v0) + T(1)), v0);
   grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v1, v0), v0);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  scalar::quick_gelu_double_backward<T, kNear>(grad, d_x, x, grad_grad, grad_x);
+  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  double grad_grad_, grad_x_;
+  scalar::quick_gelu_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_quick_gelu

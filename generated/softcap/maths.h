@@ -26,7 +26,9 @@ template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
-  return times_sech2<kNear>(grad, x / cap);
+  const T v0 = x / cap;
+  const T v1 = (x - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * (T(1) / cap);
+  return times_sech2<kNear>(grad, v0, v1);
 }
 
 template <typename T, bool kNear = false>

@@ -24,13 +24,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// NaN where v is not finite, or in single precision so small that its
-// parts may be subnormal; else 0.
-template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
-}
-
 // sqrt(a**2 + c), scaled where a**2 might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const bool large = std::fabs(a) > T(0x1p+60);
@@ -59,26 +52,12 @@ template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
   return grad * mean_root(v0, b) / root_sum(v0, b);
 }
 
-namespace scalar {
 template <typename T>
 AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
-  const T v1 = T(2) * d_x * grad * mean_root(-x, b) * mean_root(x, b);
+  const T v1 = T(2) * d_x * grad * powi<3>(T(1) / root_sum(x, b)) * mean_root(-x, b);
   grad_grad = d_x * mean_root(v0, b) / root_sum(v0, b);
-  grad_x = v1 / powi<3>(root_sum(x, b));
-}
-}  // namespace scalar
-
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
-template <typename T>
-AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
-  scalar::squareplus_double_backward(grad, d_x, x, b, grad_grad, grad_x);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) == T(0)) return;
-  double grad_grad_, grad_x_;
-  scalar::squareplus_double_backward<double>(grad, d_x, x, b, grad_grad_, grad_x_);
-  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_x = v1 * mean_root(x, b);
 }
 
 }  // namespace autofn_squareplus

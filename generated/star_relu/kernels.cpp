@@ -44,15 +44,50 @@ void star_relu_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T scale_one = scale[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::star_relu_backward(grad[i], x[i], scale_one, grad_x[i], grad_scale[i],
+            grad_bias[i]);
+        odd += doubt(grad_x[i]) + doubt(grad_scale[i]) + doubt(grad_bias[i]);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      star_relu_backward(grad[i], x[i], scale_one, grad_x[i], grad_scale[i], grad_bias[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        double again0, again1, again2;
+        scalar::star_relu_backward<double>(grad[i], x[i], scale_one, again0, again1, again2);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+        grad_scale[i] = doubt(grad_scale[i]) == T(0) ? grad_scale[i] : T(again1);
+        grad_bias[i] = doubt(grad_bias[i]) == T(0) ? grad_bias[i] : T(again2);
+      }
     }
     return;
   }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::star_relu_backward(grad[i], x[i], scale[i], grad_x[i], grad_scale[i], grad_bias[i]);
+      odd += doubt(grad_x[i]) + doubt(grad_scale[i]) + doubt(grad_bias[i]);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    star_relu_backward(grad[i], x[i], scale[i], grad_x[i], grad_scale[i], grad_bias[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1, again2;
+      scalar::star_relu_backward<double>(grad[i], x[i], scale[i], again0, again1, again2);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+      grad_scale[i] = doubt(grad_scale[i]) == T(0) ? grad_scale[i] : T(again1);
+      grad_bias[i] = doubt(grad_bias[i]) == T(0) ? grad_bias[i] : T(again2);
+    }
   }
 }
 

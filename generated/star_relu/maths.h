@@ -17,10 +17,11 @@ namespace autofn_star_relu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// What a + b loses in rounding.
-template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
-  const T s = a + b, t = s - a;
-  return (a - (s - t)) + (b - t);
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
 }
 
 // The greater; NaN if either is NaN, which fmax drops.
@@ -30,20 +31,30 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
 
 template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
   const T v0 = maximum(x, T(0));
-  const T v1 = scale * v0;
-  const T v2 = v0 * v1;
-  const T v3 = bias + v2;
-  const T v4 = std::fma(scale, v0, -(scale * v0));
-  const T v5 = v3 + (sum_rest(bias, v2) + std::fma(v0, v4, std::fma(v0, v1, -(v0 * v1))));
-  return std::fabs(v3) < T(8.507059173023462e+37) ? v5 : v3;
+  return bias + v0 * (scale * v0);
 }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale, T& grad_bias) {
   const T v0 = maximum(x, T(0));
   grad_x = x > T(0) ? T(2) * v0 * grad * scale : T(0);
   grad_scale = grad * square(v0);
   grad_bias = grad;
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T>
+AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale, T& grad_bias) {
+  scalar::star_relu_backward(grad, x, scale, grad_x, grad_scale, grad_bias);
+  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_scale) + doubt(grad_bias) == T(0)) return;
+  double grad_x_, grad_scale_, grad_bias_;
+  scalar::star_relu_backward<double>(grad, x, scale, grad_x_, grad_scale_, grad_bias_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_scale = doubt(grad_scale) == T(0) ? grad_scale : T(grad_scale_);
+  grad_bias = doubt(grad_bias) == T(0) ? grad_bias : T(grad_bias_);
 }
 
 template <typename T>

@@ -38,6 +38,11 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+// The greater; NaN if either is NaN, which fmax drops.
+template <typename T> AUTOFN_FN T maximum(T a, T b) {
+  return a > b || a != a ? a : b;
+}
+
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
@@ -59,11 +64,11 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   const bool c0 = x > T(0);
-  const T sp0 = softplus<kNear>(alpha_n);
   const T v0 = x >= eps ? eps : x;
   const T v1 = autofn::times_exp<kNear>(eps > x ? T(1) : T(0), v0);
-  const T v2 = c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : sp0 * v1 + v1 * beta - sp0;
-  grad_x = grad * v2;
+  const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(alpha_n))));
+  const T v2 = v1 * beta + v1 * softplus<kNear>(alpha_n) - l0 - maximum(alpha_n, T(0));
+  grad_x = grad * (c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : v2);
   grad_alpha_p = c0 ? times_sigmoid<kNear>(grad * square(x), alpha_p) : T(0);
   grad_alpha_n = c0 ? T(0) : times_sigmoid<kNear>(grad * (autofn::expm1(v0) - x), alpha_n);
 }

@@ -17,40 +17,42 @@ void leaky_silu_forward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T leak_one = leak[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = leaky_silu_forward<T, true>(x[i], leak_one);
-        odd += out[i] * T(0);
+        out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak_one);
+        odd += doubt(out[i]);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = leaky_silu_forward(x[i], leak_one);
+        const double again0 = scalar::leaky_silu_forward<double>(x[i], leak_one);
+        out[i] = doubt(out[i]) == T(0) ? out[i] : T(again0);
       }
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = leaky_silu_forward<T, true>(x[i], leak[i]);
-      odd += out[i] * T(0);
+      out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak[i]);
+      odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = leaky_silu_forward(x[i], leak[i]);
+      const double again0 = scalar::leaky_silu_forward<double>(x[i], leak[i]);
+      out[i] = doubt(out[i]) == T(0) ? out[i] : T(again0);
     }
   }
 }
@@ -67,40 +69,46 @@ void leaky_silu_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T leak_one = leak[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
-        odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+        scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        leaky_silu_backward(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        double again0, again1;
+        scalar::leaky_silu_backward<double>(grad[i], x[i], leak_one, again0, again1);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+        grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
       }
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
-      odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+      scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      double again0, again1;
+      scalar::leaky_silu_backward<double>(grad[i], x[i], leak[i], again0, again1);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+      grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
     }
   }
 }
@@ -121,8 +129,8 @@ void leaky_silu_double_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T d_leak_one = d_leak[0];
     const T leak_one = leak[0];
-    // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-    // NaN, and its part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -142,8 +150,8 @@ void leaky_silu_double_backward_block(
     }
     return;
   }
-  // In parts, each tried first as if no argument of sin, cos or exp were large. One that is gives
-  // NaN, and its part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
+  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

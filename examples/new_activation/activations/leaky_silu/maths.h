@@ -14,6 +14,15 @@
 
 namespace autofn_leaky_silu {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -35,20 +44,45 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T v0 = clamp(x, T(-4e+18), T(INFINITY));
   const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
   return v0 * (v0 < T(0) ? v1 + leak : v1 * leak + T(1)) / (v1 + T(1));
 }
+}  // namespace scalar
 
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
+  const T out = scalar::leaky_silu_forward<T, kNear>(x, leak);
+  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  return T(scalar::leaky_silu_forward<double>(x, leak));
+}
+
+namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
-  const T v0 = T(1) - leak;
-  const T v1 = -x;
-  const T v2 = x * grad;
-  const T v3 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0 * x, x), x);
-  grad_x = grad * (leak + (times_sigmoid<kNear>(v0, x) + v3));
-  grad_leak = v1 < T(-48) ? times_lower<kNear>(v2, v1) : times_sigmoid<kNear, true>(v2, x);
+  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v1 = v0 + T(1);
+  const T v2 = clamp(x, T(-4e+18), T(4e+18));
+  const T v3 = v2 + leak - v2 * leak;
+  const T v4 = x < T(0) ? v0 * (-v1 - v3) - leak : v0 * (-v0 * leak - v3 - T(1)) - T(1);
+  grad_x = -grad * v4 / square(v1);
+  grad_leak = times_lower<kNear>(x * grad / v1, -x);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
+  scalar::leaky_silu_backward<T, kNear>(grad, x, leak, grad_x, grad_leak);
+  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_leak) == T(0)) return;
+  double grad_x_, grad_leak_;
+  scalar::leaky_silu_backward<double>(grad, x, leak, grad_x_, grad_leak_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_leak = doubt(grad_leak) == T(0) ? grad_leak : T(grad_leak_);
 }
 
 template <typename T, bool kNear = false>

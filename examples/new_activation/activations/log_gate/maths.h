@@ -13,6 +13,8 @@
 
 namespace autofn_log_gate {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // x**N, N > 0, by squaring.
 template <int N, typename T> AUTOFN_FN T powi(T x) {
   if constexpr (N == 1) {
@@ -22,6 +24,18 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
     if constexpr (N % 2) return half * half * x;
     return half * half;
   }
+}
+
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
 }
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
@@ -59,20 +73,39 @@ template <typename T, bool kNear = false> AUTOFN_FN T log_gate_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T log_gate_backward(T grad, T x) {
-  const T v0 = times_sigmoid<kNear, true>(autofn::asinh(x), x) + T(1) / root_sum(x, T(1));
-  return times_sigmoid<kNear>(grad * v0, x);
+  const T v0 = x + T(1.0605742931365967) + T(5.272094972549667e-08);
+  const T v1 = times_sigmoid<kNear, true>(autofn::asinh(x), x) + T(1) / root_sum(x, T(1));
+  const T v3 = times_sigmoid<kNear>(grad * v1, x);
+  const T v2 = polynomial<9>(v0, T(-2.016903325419051e-05), T(-1.943127839684112e-05),
+      T(-1.0999447332278567e-05), T(-3.6123481345390463e-06), T(4.0349188996994795e-05),
+      T(0.0001058539242511066), T(0.00012921151712333412), T(4.0742776740096684e-05),
+      T(-0.00020239735355878714), T(-0.0005391418393537248), T(-0.000725039568617852),
+      T(-0.00035647258983486724), T(0.0008975887745989778), T(0.002842425356233707),
+      T(0.0043050449372643886), T(0.003099308192937581), T(-0.003476576272831088),
+      T(-0.017673047458248256), T(-0.03632462044099541), T(-0.03300895701454857),
+      T(0.0543091996897341), T(0.23091905845045663), T(0.26451531027318));
+  return std::fabs(v0) < T(0.40625) ? v0 * grad * v2 : v3;
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = T(1) / root_sum(v0, T(1));
-  const T v2 = autofn::asinh(v0);
-  const T v3 = v1 + times_sigmoid<kNear, true>(v2, v0);
-  const T v4 = times_sigmoid<kNear, true>(v1, v0) + times_sigmoid<kNear, true>(v3, v0);
-  const T v5 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v2, v0), v0);
-  grad_grad = times_sigmoid<kNear>(v3 * d_x, v0);
-  grad_x = times_sigmoid<kNear>(d_x * grad * (v4 - v0 * powi<3>(v1) - v5), v0);
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = v1 + T(1);
+  const T v3 = root_sum(v0, T(1));
+  const T v4 = autofn::asinh(v0);
+  const T v5 = v3 * v4;
+  const T v6 = powi<3>(v3);
+  const T v7 = T(2) * square(v3);
+  const T v8 = -v7;
+  const T v9 = v4 * v6;
+  const T v10 = v8 + (v9 + T(2) * v0);
+  const bool c0 = v0 < T(0);
+  const T v11 = d_x * (c0 ? v2 + v5 : v1 * (v5 + T(1)) + T(1)) / (v3 * square(v2));
+  const T v12 = v8 + (v0 + v1 * (v10 + v0 * v1)) - v9;
+  const T v13 = d_x * grad * (c0 ? v12 : v0 + v1 * (v10 + v1 * (v0 - v9 - v7)));
+  grad_grad = times_lower<kNear>(v11, v0);
+  grad_x = times_lower<kNear>(-v13 / (v6 * powi<3>(v2)), v0);
 }
 
 }  // namespace autofn_log_gate

@@ -26,6 +26,13 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // sqrt(a**2 + c), scaled where a**2 might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const bool large = std::fabs(a) > T(0x1p+60);
@@ -45,17 +52,35 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T> AUTOFN_FN T root_gate_forward(T x) {
   return x * mean_root(x, T(1)) / root_sum(x, T(1));
 }
+}  // namespace scalar
 
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T> AUTOFN_FN T root_gate_forward(T x) {
+  const T out = scalar::root_gate_forward(x);
+  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  return T(scalar::root_gate_forward<double>(x));
+}
+
+namespace scalar {
 template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
   const T v1 = mean_root(v0, T(1));
   const T v2 = root_sum(v0, T(1));
   return v1 * grad * (T(2) * v1 - square(v0) / v2) / square(v2);
 }
+}  // namespace scalar
 
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
+  return T(scalar::root_gate_backward<double>(grad, x));
+}
+
+namespace scalar {
 template <typename T>
 AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
@@ -66,6 +91,16 @@ AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v5 = x * (T(2) * v4) + T(3) * square(x) - v4 * (T(4) * v3);
   grad_grad = v1 * d_x * (T(2) * v1 - square(v0) / v2) / square(v2);
   grad_x = -d_x * (T(2) * v3) * grad * v5 * mean_root(-x, T(1)) / powi<5>(v4);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T>
+AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  double grad_grad_, grad_x_;
+  scalar::root_gate_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
 }
 
 }  // namespace autofn_root_gate
