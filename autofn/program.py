@@ -347,6 +347,8 @@ class _Lowering:
         return self._op(op, *(self.value(arg) for arg in expr.args))
 
     def _less(self, value: int, constant: Expr) -> int:
+        if constant == 0:
+            return value
         if constant.is_negative:
             return self._op("add", value, self.constant(-constant))
         return self._op("sub", value, self.constant(constant))

@@ -89,11 +89,19 @@ def _roots(own: Expr) -> list[mp.mpf]:
     steps = [mp.mpf(LEAST) * mp.mpf(RATIO) ** k for k in range(count)]
     found = []
     for sign in (1, -1):
-        column = [value(sign * step) for step in steps]
+        column = [_or_zero(value, sign * step) for step in steps]
         for k in range(count - 1):
             if column[k] * column[k + 1] < 0:
                 found.append(_refined(value, sign * steps[k], sign * steps[k + 1]))
     return found if len(found) <= ROOTS else []
+
+
+def _or_zero(value: Callable[[mp.mpf], mp.mpf], at: mp.mpf) -> mp.mpf:
+    """The value, or 0 where there is none."""
+    try:
+        return value(at)
+    except ValueError:
+        return mp.zero
 
 
 def _refined(value: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf) -> mp.mpf:

@@ -45,7 +45,7 @@ CANCELLING = 24
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
 
-OVERFLOWING = 24
+OVERFLOWING = 48
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
 
 The others are so small that products with it are finite, or alike, so that differences vanish.
@@ -105,28 +105,31 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
     for k in range(OVERFLOWING):
         alike = _signed(rng, rng.uniform(0, 2))
         values = {
-            name: alike if k % 3 == 0 else _signed(rng, 10 ** -rng.uniform(4, 30))
+            name: alike if k % 5 < 2 else _signed(rng, 10 ** -rng.uniform(4, 30))
             for name in tensors
         }
-        size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (4, 12)[k % 4 // 2])
+        size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (3.4, 12)[k // 2 % 2])
         values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
     return found
 
 
-ROOTS = 10
-"""So many roots at most have points beside them."""
+ROOTS = {False: 10, True: 4}
+"""So many roots at most have points beside them: of several tensors, and of one."""
 
 BEGINNINGS = 24
 """Points of several tensors, from which roots are looked for."""
 
 SCALES = tuple(2.0**k for k in range(-4, 5))
 BISECTIONS = 12
-BESIDE = tuple(
-    side * (1 + sign * away)
-    for side, sign in ((8 / 7, 1), (8 / 9, -1))
-    for away in (1e-3, 1e-2, 4e-2, 0.12, 0.25)
-)
+AWAY = {
+    False: (1e-3, 1e-2, 4e-2, 0.12, 0.25),
+    True: (*(0.001 + 0.003 * k for k in range(16)), 0.12, 0.18, 0.25, 0.35),
+}
+BESIDE = {
+    one: tuple(side * (1 + sign * a) for side, sign in ((8 / 7, 1), (8 / 9, -1)) for a in away)
+    for one, away in AWAY.items()
+}
 """Multiples of a root: as near to it as results are judged, and farther."""
 
 
@@ -155,8 +158,8 @@ def beside_roots(
             for _ in range(BISECTIONS):
                 middle = (low + high) / 2
                 low, high = (middle, high) if signs(middle) == before else (low, middle)
-            found += [_scaled(point, tensors, low * beside) for beside in BESIDE]
-            if len(found) >= ROOTS * len(BESIDE):
+            found += [_scaled(point, tensors, low * beside) for beside in BESIDE[one]]
+            if len(found) >= ROOTS[one] * len(BESIDE[one]):
                 return found
     return found
 

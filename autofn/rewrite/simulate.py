@@ -211,6 +211,8 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
             return rounded(mp.fadd(mp.fmul(a, b, exact=True), c, exact=True), form)
         if node.op == "polynomial":
             return _polynomial(node, args, form)
+        if node.op == "powi":
+            return _power(args[0], node.n or 1, form)
         if node.op.startswith("times_"):
             # Rounded once; a factor of exactly 0 makes 0 of anything, as those functions do.
             factor = _value(node.op, node.n, mp.mpf(1), *args[1:])
@@ -227,6 +229,15 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
     if inexact and value != rounded(value, form):
         value += turn * (op.ulp - 0.5) * spacing(value, form)
     return rounded(value, form)
+
+
+def _power(value: Any, n: int, form: Format) -> Any:
+    """By squaring, as the helper of that name does."""
+    if n == 1:
+        return value
+    half = _power(value, n // 2, form)
+    square = rounded(half * half, form)
+    return rounded(square * value, form) if n % 2 else square
 
 
 def _polynomial(node: Node, args: list[Any], form: Format) -> Any:
