@@ -17,13 +17,6 @@ namespace autofn_gaussian_nll {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
-}
-
 // x within [low, high]; NaN stays NaN.
 template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
@@ -47,12 +40,13 @@ namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
-  const T v0 = -clamp(log_var, -T(INFINITY), T(4e+18));
-  const T v1 = T(0.5) * grad;
-  const T v2 = input - target;
-  grad_input = v1 * autofn::times_exp<kNear>(T(2) * input - T(2) * target, v0);
-  grad_target = v1 * autofn::times_exp<kNear>(-T(2) * v2, v0);
-  grad_log_var = v1 * (T(1) - autofn::times_exp<kNear>(square(v2), v0));
+  const T v0 = input - target;
+  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v2 = T(0.5) * grad;
+  const T v3 = T(2) * v0;
+  grad_input = v2 * autofn::times_exp<kNear>(v3, v1);
+  grad_target = v2 * autofn::times_exp<kNear>(-v3, v1);
+  grad_log_var = v2 * (T(1) - autofn::times_exp<kNear>(square(v0), v1));
 }
 }  // namespace scalar
 
@@ -73,27 +67,23 @@ AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = clamp(log_var, -T(INFINITY), T(4e+18));
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v1)));
-  const bool c0 = v1 < T(0);
-  const T v3 = T(1) / (c0 ? v2 : T(1));
-  const T v4 = -v1;
-  const T v5 = v0 * v3;
-  const T v6 = v5 * d_input;
-  const T v7 = v5 * d_target;
-  const T v8 = square(input) + square(target) - target * (T(2) * input);
-  const T v9 = T(0.5) * d_log_var;
-  const T v10 = grad * (v3 * d_input);
-  const T v11 = grad * (v3 * d_target);
-  const T v12 = grad * (v5 * d_log_var);
-  const T v13 = times_lower<kNear>(v6, v4) + times_lower<kNear>(-v7, v4);
-  const T v14 = times_lower<kNear>(v10, v4) + times_lower<kNear>(-v11, v4);
-  const T v15 = times_lower<kNear>(-v10, v4) + times_lower<kNear>(v11, v4);
-  const T v16 = times_lower<kNear>(-v6 * grad, v4) + times_lower<kNear>(v7 * grad, v4);
-  grad_grad = v13 + v3 * v9 * (c0 ? v2 - v8 : T(1) - v2 * v8);
-  grad_input = v14 + times_lower<kNear>(-v12, v4);
-  grad_target = v15 + times_lower<kNear>(v12, v4);
-  grad_log_var = v16 + times_lower<kNear>(grad * (v9 * (v3 * square(v0))), v4);
+  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v2 = T(2) * v0;
+  const T v3 = T(0.5) * autofn::times_exp<kNear>(v2, v1);
+  const T v4 = v3 * d_input;
+  const T v5 = T(0.5) * autofn::times_exp<kNear>(-v2, v1);
+  const T v6 = v5 * d_target;
+  const T v7 = autofn::times_exp<kNear>(square(v0), v1);
+  const T v8 = T(0.5) * d_log_var;
+  const T v9 = d_input * grad;
+  const T v10 = d_target * grad;
+  const T v11 = d_log_var * grad;
+  const T v12 = autofn::times_exp<kNear>(v9, v1) + autofn::times_exp<kNear>(-v10, v1);
+  const T v13 = autofn::times_exp<kNear>(-v9, v1) + autofn::times_exp<kNear>(v10, v1);
+  grad_grad = v4 + v6 + v8 * (T(1) - v7);
+  grad_input = v12 + -v3 * v11;
+  grad_target = v13 + -v5 * v11;
+  grad_log_var = -v4 * grad + -v6 * grad + grad * (v7 * v8);
 }
 
 }  // namespace autofn_gaussian_nll

@@ -46,53 +46,17 @@ void lennard_jones_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T epsilon_one = epsilon[0];
     const T sigma_one = sigma[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        scalar::lennard_jones_backward(grad[i], x[i], epsilon_one, sigma_one, grad_x[i],
-            grad_epsilon[i], grad_sigma[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_epsilon[i]) + doubt(grad_sigma[i]);
-      }
-      if (odd == T(0)) continue;
   #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        double again0, again1, again2;
-        scalar::lennard_jones_backward<double>(grad[i], x[i], epsilon_one, sigma_one, again0,
-            again1, again2);
-        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
-        grad_epsilon[i] = doubt(grad_epsilon[i]) == T(0) ? grad_epsilon[i] : T(again1);
-        grad_sigma[i] = doubt(grad_sigma[i]) == T(0) ? grad_sigma[i] : T(again2);
-      }
+    for (std::int64_t i = 0; i < n; ++i) {
+      lennard_jones_backward(grad[i], x[i], epsilon_one, sigma_one, grad_x[i], grad_epsilon[i],
+          grad_sigma[i]);
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      scalar::lennard_jones_backward(grad[i], x[i], epsilon[i], sigma[i], grad_x[i],
-          grad_epsilon[i], grad_sigma[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_epsilon[i]) + doubt(grad_sigma[i]);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1, again2;
-      scalar::lennard_jones_backward<double>(grad[i], x[i], epsilon[i], sigma[i], again0, again1,
-          again2);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
-      grad_epsilon[i] = doubt(grad_epsilon[i]) == T(0) ? grad_epsilon[i] : T(again1);
-      grad_sigma[i] = doubt(grad_sigma[i]) == T(0) ? grad_sigma[i] : T(again2);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    lennard_jones_backward(grad[i], x[i], epsilon[i], sigma[i], grad_x[i], grad_epsilon[i],
+        grad_sigma[i]);
   }
 }
 
@@ -117,57 +81,17 @@ void lennard_jones_double_backward_block(
     const T d_sigma_one = d_sigma[0];
     const T epsilon_one = epsilon[0];
     const T sigma_one = sigma[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        scalar::lennard_jones_double_backward(grad[i], d_x[i], d_epsilon_one, d_sigma_one, x[i],
-            epsilon_one, sigma_one, grad_grad[i], grad_x[i], grad_epsilon[i], grad_sigma[i]);
-        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_epsilon[i]) +
-            doubt(grad_sigma[i]);
-      }
-      if (odd == T(0)) continue;
   #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        double again0, again1, again2, again3;
-        scalar::lennard_jones_double_backward<double>(grad[i], d_x[i], d_epsilon_one, d_sigma_one,
-            x[i], epsilon_one, sigma_one, again0, again1, again2, again3);
-        grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
-        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
-        grad_epsilon[i] = doubt(grad_epsilon[i]) == T(0) ? grad_epsilon[i] : T(again2);
-        grad_sigma[i] = doubt(grad_sigma[i]) == T(0) ? grad_sigma[i] : T(again3);
-      }
+    for (std::int64_t i = 0; i < n; ++i) {
+      lennard_jones_double_backward(grad[i], d_x[i], d_epsilon_one, d_sigma_one, x[i],
+          epsilon_one, sigma_one, grad_grad[i], grad_x[i], grad_epsilon[i], grad_sigma[i]);
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      scalar::lennard_jones_double_backward(grad[i], d_x[i], d_epsilon[i], d_sigma[i], x[i],
-          epsilon[i], sigma[i], grad_grad[i], grad_x[i], grad_epsilon[i], grad_sigma[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_epsilon[i]) +
-          doubt(grad_sigma[i]);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1, again2, again3;
-      scalar::lennard_jones_double_backward<double>(grad[i], d_x[i], d_epsilon[i], d_sigma[i],
-          x[i], epsilon[i], sigma[i], again0, again1, again2, again3);
-      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
-      grad_epsilon[i] = doubt(grad_epsilon[i]) == T(0) ? grad_epsilon[i] : T(again2);
-      grad_sigma[i] = doubt(grad_sigma[i]) == T(0) ? grad_sigma[i] : T(again3);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    lennard_jones_double_backward(grad[i], d_x[i], d_epsilon[i], d_sigma[i], x[i], epsilon[i],
+        sigma[i], grad_grad[i], grad_x[i], grad_epsilon[i], grad_sigma[i]);
   }
 }
 

@@ -26,13 +26,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// NaN where v is not finite, or in single precision so small that its
-// parts may be subnormal; else 0.
-template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
-}
-
 namespace scalar {
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
   const T v0 = T(1) / x;
@@ -62,22 +55,18 @@ AUTOFN_FN void lennard_jones_backward(
 }
 }  // namespace scalar
 
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
-  scalar::lennard_jones_backward(grad, x, epsilon, sigma, grad_x, grad_epsilon, grad_sigma);
-  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_epsilon) + doubt(grad_sigma) == T(0)) return;
   double grad_x_, grad_epsilon_, grad_sigma_;
   scalar::lennard_jones_backward<double>(grad, x, epsilon, sigma, grad_x_, grad_epsilon_,
       grad_sigma_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-  grad_epsilon = doubt(grad_epsilon) == T(0) ? grad_epsilon : T(grad_epsilon_);
-  grad_sigma = doubt(grad_sigma) == T(0) ? grad_sigma : T(grad_sigma_);
+  grad_x = T(grad_x_);
+  grad_epsilon = T(grad_epsilon_);
+  grad_sigma = T(grad_sigma_);
 }
 
-namespace scalar {
 template <typename T>
 AUTOFN_FN void lennard_jones_double_backward(
     T grad, T d_x, T d_epsilon, T d_sigma, T x, T epsilon, T sigma, T& grad_grad, T& grad_x,
@@ -107,25 +96,6 @@ AUTOFN_FN void lennard_jones_double_backward(
   grad_x = v19 + -v18 * (v12 * v17);
   grad_epsilon = d_x * (v9 * v15) + v14 * v15;
   grad_sigma = -d_x * (v18 * (v11 * v17)) + v16 * (v11 * v13) + v20;
-}
-}  // namespace scalar
-
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
-template <typename T>
-AUTOFN_FN void lennard_jones_double_backward(
-    T grad, T d_x, T d_epsilon, T d_sigma, T x, T epsilon, T sigma, T& grad_grad, T& grad_x,
-    T& grad_epsilon, T& grad_sigma) {
-  scalar::lennard_jones_double_backward(grad, d_x, d_epsilon, d_sigma, x, epsilon, sigma, grad_grad,
-      grad_x, grad_epsilon, grad_sigma);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) + doubt(grad_epsilon) + doubt(grad_sigma) == T(0)) return;
-  double grad_grad_, grad_x_, grad_epsilon_, grad_sigma_;
-  scalar::lennard_jones_double_backward<double>(grad, d_x, d_epsilon, d_sigma, x, epsilon, sigma,
-      grad_grad_, grad_x_, grad_epsilon_, grad_sigma_);
-  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-  grad_epsilon = doubt(grad_epsilon) == T(0) ? grad_epsilon : T(grad_epsilon_);
-  grad_sigma = doubt(grad_sigma) == T(0) ? grad_sigma : T(grad_sigma_);
 }
 
 }  // namespace autofn_lennard_jones

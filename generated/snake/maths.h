@@ -75,15 +75,11 @@ namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T cs0 = autofn::cos<kNear>(v0);
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = sn0 / alpha;
-  const T v2 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
-  const T v3 = v2 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
-  const T v4 = cs0 * sinc<kNear>(v0) - sn0 * spherical_bessel<1, kNear>(v0);
-  const T v5 = v1 * grad * (x * (T(2) * cs0) - v1);
-  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v3));
-  grad_alpha = std::fabs(v0) > T(1) ? v5 : grad * square(x) * v4;
+  const T v1 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
+  const T v2 = v1 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
+  const T v3 = autofn::sin<kNear>(v0) * spherical_bessel<1, kNear>(v0);
+  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v2));
+  grad_alpha = grad * square(x) * (autofn::cos<kNear>(v0) * sinc<kNear>(v0) - v3);
 }
 }  // namespace scalar
 
