@@ -108,7 +108,8 @@ def _defaults(definition: Definition, variant: Variant) -> Point:
 
 def _sweep(definition: Definition, variant: Variant) -> Sweep:
     present = _present(definition, variant)
-    defaults = _defaults(definition, variant)
+    # Numbers as single precision holds them, which the 16-bit types compute in too.
+    defaults = _stored(_defaults(definition, variant), "float32")
     numbers = {leaf.name for leaf in present if leaf.kind in NUMBERS}
     domain = {}
     for name, interval in definition.options.domain:
