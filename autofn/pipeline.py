@@ -12,11 +12,16 @@ __all__ = ["Explanation", "explain", "generate"]
 
 
 def generate(
-    definition: Definition, targets: tuple[str, ...] = (), *, tests: bool = False
+    definition: Definition,
+    targets: tuple[str, ...] = (),
+    *,
+    tests: bool = False,
+    search: bool = True,
 ) -> Package:
     """The package of a definition, not yet verified or written.
 
-    targets: what it has beside Python: "cpp"; with `tests`, tests of its own.
+    targets: what it has beside Python: "cpp"; with `tests`, tests of its own. search: for the best
+    kernels, which takes seconds; a draft does without.
     Raises FormulaError where the formula cannot be generated.
     """
-    return emit(plan(definition), targets, tests=tests)
+    return emit(plan(definition, search=search), targets, tests=tests)

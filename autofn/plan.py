@@ -27,9 +27,9 @@ from autofn.names import Namer, cpp_name
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 from autofn.rewrite import sample, simulate
 from autofn.rewrite.candidates import Candidates
-from autofn.rewrite.memory import remembered
+from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
-from autofn.rewrite.search import Decision, choose
+from autofn.rewrite.search import Decision, choose, unsearched
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -126,8 +126,11 @@ def direction_name(name: str) -> str:
     return f"d_{name}"
 
 
-def plan(definition: Definition) -> Plan:
-    """The plan of a definition. Raises FormulaError where a gradient cannot be had as asked."""
+def plan(definition: Definition, *, search: bool = True) -> Plan:
+    """The plan of a definition. Raises FormulaError where a gradient cannot be had as asked.
+
+    search: look for the best kernels; else those that no earlier search found are as derived.
+    """
     namer = Namer(leaf.name for leaf in definition.leaves)
     many = len(definition.output_names) > 1
     outputs = tuple(namer(name) for name in definition.output_names)
@@ -151,7 +154,7 @@ def plan(definition: Definition) -> Plan:
         for leaf in definition.differentiable
     )
     variants = tuple(
-        _variant(definition, variant, derivation, vjp, outputs, grads, saved)
+        _variant(definition, variant, derivation, vjp, outputs, grads, saved, search)
         for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True)
     )
     return Plan(definition, outputs, grads, saved, saved_for, variants)
@@ -207,6 +210,7 @@ def _variant(
     outputs: tuple[str, ...],
     grads: tuple[str, ...],
     saved: tuple[str, ...],
+    search: bool,
 ) -> VariantPlan:
     present = [leaf for leaf in definition.differentiable if leaf.symbol in derivation.variables]
     numbers = _number_inputs(definition)
@@ -251,7 +255,7 @@ def _variant(
         name: finite(functools.partial(_lowered, inputs, fixed), results)
         for name, (inputs, results) in passes.items()
     }
-    searching = _Search(definition, primals, passes["forward"], fixed)
+    searching = _Search(definition, primals, passes["forward"], fixed, search)
     chosen = {
         name: searching(name, inputs, finite.results(lowering, results))
         for name, (inputs, results) in passes.items()
@@ -303,8 +307,10 @@ class _Search:
         primals: list[tuple[Symbol, Input]],
         forward: tuple[list[tuple[Symbol, Input]], list[Result]],
         fixed: frozenset[Symbol],
+        enabled: bool,
     ) -> None:
         self._fixed = fixed
+        self._enabled = enabled
         self._allowed = definition.options.budget
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
@@ -363,7 +369,10 @@ class _Search:
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]
         question = [pass_name, self._allowed, inputs, *names, self._given, *asked]
-        return remembered(repr(question), searched)
+        if self._enabled or recalled(repr(question)):
+            return remembered(repr(question), searched)
+        program = _for_kernels(inputs, self._fixed, results)
+        return program, unsearched(pass_name, program)
 
 
 def _text(results: list[Result]) -> list[tuple[str | None, ...]]:

@@ -314,6 +314,7 @@ ROOTED = (
     x * exp(-(x**2)) - x**3 / 9,
     y**2 * (heads.sigmoid(x) + x * heads.sigmoid(x) * heads.sigmoid(-x)),
     log(3 + x**2) - 2,
+    log(x / (1 - x)),
 )
 
 

@@ -218,6 +218,31 @@ def test_a_draft_that_fails_is_taken_back(
     assert (source in watcher.stale) == (status == "failed")
 
 
+@pytest.mark.parametrize("status", ["passed", "failed"])
+def test_the_search_for_kernels_is_left_to_the_verification(
+    status: str, here: Path, monkeypatch
+) -> None:
+    def verify_package(package: Package, definition, *, on_row=None, **_) -> Report:
+        return Report(package.name, (Row("PyTorch", "vmap", status, "expected 2, got 3"),))
+
+    monkeypatch.setattr("autofn.verify.verify_package", verify_package)
+    monkeypatch.setenv("AUTOFN_CACHE_DIR", str(here / "empty"))
+    (here / "f.py").write_text("from sympy import exp\n" + FORMULA.format("x / (1 + exp(-x)) ** 2"))
+    source = FileSource("f.py")
+    watcher = _Watcher(["f.py"], "generated", Extras("generated"), Agreeable(), False, 60.0)
+    watcher._begin([source])
+    watcher._watch()
+    watcher._draft(source)
+    draft = dict(read(here / "generated" / "f").files)
+    watcher._verify(source)
+    if status == "failed":
+        assert not (here / "generated" / "f").exists()
+        return
+    wanted = dict(pipeline.generate(load_file("f.py")[0].definition).files)
+    assert dict(read(here / "generated" / "f").files) == wanted
+    assert draft["maths.py"] == wanted["maths.py"] and draft["maths.h"] != wanted["maths.h"]
+
+
 def package_of(head: str) -> Package:
     """The package of a formula `f` in a file of the same name."""
     folder = Path("elsewhere")

@@ -39,11 +39,12 @@ class Extras:
     target: Target | None = None
     dtypes: tuple[str, ...] = DTYPES
 
-    def package(self, definition: Definition) -> Package:
+    def package(self, definition: Definition, *, search: bool = True) -> Package:
         from autofn import pipeline
 
         name = definition.name
-        return pipeline.generate(definition, self._targets(name), tests=self._tests(name))
+        targets, tests = self._targets(name), self._tests(name)
+        return pipeline.generate(definition, targets, tests=tests, search=search)
 
     def kept(self, name: str) -> bool:
         """Whether the package that lies there is as is wanted."""
@@ -114,7 +115,10 @@ class Drafted:
 
 @dataclass(frozen=True)
 class Draft:
-    """Generate, and prepare quick checks of packages that are not `known`."""
+    """Generate, and prepare quick checks of packages that are not `known`.
+
+    With checks, a verification follows, and the search for the best kernels is left to it.
+    """
 
     known: frozenset[str]
     checks: bool
@@ -124,7 +128,7 @@ class Draft:
         from autofn import records
         from autofn.verify.tables import make_job
 
-        package = self.extras.package(definition)
+        package = self.extras.package(definition, search=not self.checks)
         digest = records.digest(package)
         wanted = self.checks and digest not in self.known
         job = make_job(definition, "", "draft", self.extras.dtypes) if wanted else None

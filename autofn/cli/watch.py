@@ -74,7 +74,7 @@ class _Known:
 
 @dataclass
 class _Watcher:
-    """`before` holds what lay where drafts lie now, until these are verified."""
+    """`drafts` are what lies there unverified, and `before` holds what lay there."""
 
     files: Sequence[str]
     output: str
@@ -88,6 +88,7 @@ class _Watcher:
     unverified: dict[Source, None] = field(default_factory=dict)
     owners: dict[str, Source] = field(default_factory=dict)
     before: dict[str, Package | None] = field(default_factory=dict)
+    drafts: dict[str, Package] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
     progress: Watch = field(default_factory=lambda: Watch(1, quiet=False))
 
@@ -220,6 +221,7 @@ class _Watcher:
             self.before[name] = self._present(name)
         installed = install.install(drafted.package, self.output, force=self.force)
         if drafted.job is not None:
+            self.drafts[name] = drafted.package
             self.unverified[outcome.source] = None
         else:
             self.before.pop(name, None)
@@ -235,7 +237,8 @@ class _Watcher:
 
     def _verify(self, source: Source) -> None:
         """The verification of what was drafted; it takes back what fails it."""
-        run = _Behind(self.output, False, True, True, False, False, self.extras, before=self.before)
+        options = (self.output, False, True, True, False, False, self.extras)
+        run = _Behind(*options, before=self.before, drafts=self.drafts)
         with Watch(1, quiet=False) as self.progress:
             run.watch = self.progress
             outcomes = isolate.run(
@@ -260,11 +263,13 @@ class _Behind(Run):
     """A run over what lies there already."""
 
     before: dict[str, Package | None] = field(default_factory=dict)
+    drafts: dict[str, Package] = field(default_factory=dict)
 
     def refuse(self, generated: Generated, report: Report) -> bool:
         show_report(report, failures_only=True)
         before = self.before.get(report.name)
-        install.withdraw(generated.package, self.output, before)
+        draft = self.drafts.get(report.name, generated.package)
+        install.withdraw(draft, self.output, before)
         there = "the version before is back" if before else "it was removed"
         show_error(
             VerificationError(

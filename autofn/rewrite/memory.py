@@ -14,7 +14,7 @@ import pickle
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import sympy
 
@@ -25,20 +25,35 @@ T = TypeVar("T")
 
 def remembered(question: str, answer: Callable[[], T]) -> T:
     """The answer to a question, from an earlier process where there is one."""
+    found = recalled(question)
+    if found is not None:
+        old: T = found[0]
+        return old
+    new, path = answer(), _path(question)
+    if path is not None:
+        with contextlib.suppress(OSError, pickle.PicklingError):
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
+                file.write(pickle.dumps(new))
+            os.replace(file.name, path)
+    return new
+
+
+def recalled(question: str) -> tuple[Any] | None:
+    """The answer from an earlier process, if there is one."""
+    path = _path(question)
+    if path is None:
+        return None
+    with contextlib.suppress(Exception):  # whatever a damaged file makes of unpickling
+        return (pickle.loads(path.read_bytes()),)
+    return None
+
+
+def _path(question: str) -> Path | None:
     folder = _folder()
     if folder is None:
-        return answer()
+        return None
     key = hashlib.sha256(f"{_sources()}\n{question}".encode()).hexdigest()
-    path = folder / f"{key}.pickle"
-    with contextlib.suppress(Exception):  # whatever a damaged file makes of unpickling
-        found: T = pickle.loads(path.read_bytes())
-        return found
-    new = answer()
-    with contextlib.suppress(OSError, pickle.PicklingError):
-        with tempfile.NamedTemporaryFile(dir=folder, delete=False) as file:
-            file.write(pickle.dumps(new))
-        os.replace(file.name, path)
-    return new
+    return folder / f"{key}.pickle"
 
 
 def _folder() -> Path | None:
@@ -55,7 +70,8 @@ def _sources() -> str:
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256(sympy.__version__.encode())
     for path in sorted(here.glob("*.py")) + [
-        here.parent / name for name in ("program.py", "ops.py", "functions.py", "compact.py")
+        here.parent / name
+        for name in ("program.py", "ops.py", "functions.py", "compact.py", "trees.py")
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

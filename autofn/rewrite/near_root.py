@@ -12,7 +12,7 @@ from functools import lru_cache
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Basic, Expr, Float, Piecewise, Rational, Symbol
+from sympy import Abs, Basic, Expr, Float, Integer, Piecewise, Rational, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -30,7 +30,7 @@ ROOTS = 2
 
 Branch = tuple[Expr, Basic]
 
-DEGREES = (10, 14, 18, 22, 26, 30)
+DEGREES = (7, 10, 14, 18, 22, 26, 30)
 
 
 def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[Branch]:
@@ -47,8 +47,8 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
         others, own = common.as_independent(x, as_Add=False)
         if own.free_symbols == {x} and (regimes := _regimes(own.xreplace({x: T}), part)):
             return [
-                (others * beside * polynomial(cut, beside, *found), Abs(beside) < radius)
-                for cut, root, radius, found in regimes
+                (others * beside * polynomial(cut, beside**step, *found), Abs(beside) < radius)
+                for cut, step, root, radius, found in regimes
                 for beside in [offset(x, *root)]
             ]
     return []
@@ -66,12 +66,14 @@ def _function(own: Expr) -> Callable[[mp.mpf], mp.mpf]:
     return at
 
 
-_Regime = tuple[int, tuple[Expr, Expr], Expr, list[Float]]
+_Regime = tuple[int, int, tuple[Expr, Expr], Expr, list[Float]]
 
 
 @lru_cache(maxsize=256)
 def _regimes(own: Expr, part: Rational) -> list[_Regime]:
-    """Per root: terms to leave out in single precision, the root, the radius, coefficients."""
+    """Per root: terms to leave out in single precision, 2 for a polynomial in squares, else 1, the
+    root, the radius, coefficients.
+    """
     with mp.workprec(400):
         try:
             roots = _roots(own)
@@ -120,15 +122,24 @@ def _fitted(own: Expr, root: mp.mpf, part: Rational) -> _Regime | None:
     def quotient(t: mp.mpf) -> mp.mpf:
         return value(root + t) / t if abs(t) > mp.mpf(2) ** -60 else slope
 
-    found = coefficients(quotient, [-radius, radius], abs(slope), DEGREES)
+    here, there = quotient(radius / 3), quotient(-radius / 3)
+    step = 2 if abs(here - there) < mp.mpf(2) ** -100 * abs(here) else 1
+
+    def at(z: mp.mpf) -> mp.mpf:
+        return quotient(z if step == 1 else mp.sqrt(z))
+
+    interval = [-radius, radius] if step == 1 else [mp.zero, radius**2]
+    found = coefficients(at, interval, abs(slope), DEGREES)
     if found is None:
         return None
-    cut = terms_below(SINGLE, found, radius)
     high = _short(root, 24)
     low = root - high
+    if abs(low) < mp.mpf(2) ** -100 * abs(root):
+        low = mp.zero
     return (
-        cut,
-        (_exact(high), Float(mp.nstr(low, 20), 20)),
+        terms_below(SINGLE, found, radius**step),
+        step,
+        (_exact(high), Float(mp.nstr(low, 20), 20) if low else Integer(0)),
         _exact(radius),
         [Float(mp.nstr(coefficient, 20), 20) for coefficient in found],
     )

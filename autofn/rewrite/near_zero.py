@@ -116,7 +116,7 @@ def _short(node: Piecewise) -> Expr | None:
     )
 
 
-SINGLE = 2.0**-27
+SINGLE = 2.0**-26
 """Terms that are less, beside the polynomial, are left out in single precision."""
 
 

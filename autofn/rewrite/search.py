@@ -101,6 +101,12 @@ def choose(
     return tried.candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
 
 
+def unsearched(pass_name: str, program: Program) -> Decision:
+    """The decision for a program without a look at others."""
+    only = Measured("as derived", program.operations, program.cost, None)
+    return Decision(pass_name, BUDGET * BARS[pass_name], (only,), 0)
+
+
 class _Tried:
     """Candidates by number, and the errors of those that were measured."""
 
