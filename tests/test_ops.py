@@ -26,6 +26,7 @@ PARAMETRISED = {
     "polygamma": (1, 2, 3),
     "spherical_bessel": (1, 2, 3),
     "phi": (1, 2, 3),
+    "polynomial": (0,),
 }
 LOGICAL = {"and", "or", "not"}
 CASES = [(name, n) for name, op in OPS.items() if op.cpp for n in PARAMETRISED.get(name, (None,))]

@@ -152,17 +152,16 @@ def _rescued(kernel: Kernel, program: Program) -> list[str]:
     once = f"{name}<T, kNear>" if calls_near(program) else name
     args = [operand.cname for operand in kernel.inputs]
     results = [operand.cname for operand in kernel.outputs]
-    doubt = " + ".join(f"doubt({result})" for result in results)
     if len(results) == 1:
         return [
             wrapped(f"const T {results[0]} = {once}(", args, ");", 2),
-            f"  if (sizeof(T) == sizeof(double) || {doubt} == T(0)) return {results[0]};",
+            f"  if (doubt({results[0]}) == T(0)) return {results[0]};",
             wrapped(f"return T({name}<double>(", args, "));", 2),
         ]
     again = [f"{result}_" for result in results]
     return [
         wrapped(f"{once}(", args + results, ");", 2),
-        f"  if (sizeof(T) == sizeof(double) || {doubt} == T(0)) return;",
+        *_statement("if (", f"{' + '.join(f'doubt({x})' for x in results)} == T(0)) return"),
         wrapped("double ", again, ";", 2),
         wrapped(f"{name}<double>(", args + again, ");", 2),
         *(f"  {x} = doubt({x}) == T(0) ? {x} : T({y});"

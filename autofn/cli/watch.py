@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -49,6 +50,9 @@ def watching(
             checker = Checker()
             stack.callback(checker.close)
         watcher = _Watcher(files, output, extras, checker, force, timeout)
+        stack.callback(
+            signal.signal, signal.SIGINT, signal.signal(signal.SIGINT, watcher.interrupt)
+        )
         try:
             watcher.run(sources)
         except KeyboardInterrupt:
@@ -90,6 +94,7 @@ class _Watcher:
     before: dict[str, Package | None] = field(default_factory=dict)
     drafts: dict[str, Package] = field(default_factory=dict)
     told: set[str] = field(default_factory=set)
+    interrupted: bool = False
     progress: Watch = field(default_factory=lambda: Watch(1, quiet=False))
 
     def run(self, sources: Sequence[Source]) -> None:
@@ -105,6 +110,15 @@ class _Watcher:
                 self._wait()
             except _Changed:
                 self._take()
+
+    def interrupt(self, *_: object) -> None:
+        """Ctrl-C. It is kept in mind, since an exception in a finaliser is lost."""
+        self.interrupted = True
+        raise KeyboardInterrupt
+
+    def _check_interrupt(self) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
 
     def end(self) -> None:
         say("ended")
@@ -157,11 +171,13 @@ class _Watcher:
 
     def _tick(self, done: int, running: Sequence[Progress]) -> None:
         self.progress(done, running)
+        self._check_interrupt()
         if self.stamps.changed():
             raise _Changed
 
     def _wait(self) -> None:
         while not self.stamps.changed():
+            self._check_interrupt()
             time.sleep(INTERVAL)
         raise _Changed
 

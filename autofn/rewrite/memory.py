@@ -71,7 +71,7 @@ def _sources() -> str:
     digest = hashlib.sha256(sympy.__version__.encode())
     for path in sorted(here.glob("*.py")) + [
         here.parent / name
-        for name in ("program.py", "ops.py", "functions.py", "compact.py", "trees.py")
+        for name in ("program.py", "ops.py", "functions.py", "compact.py", "trees.py", "plan.py")
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

@@ -49,8 +49,8 @@ void dyt_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
     const T gamma_one = gamma[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -70,8 +70,8 @@ void dyt_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -114,8 +114,8 @@ void dyt_double_backward_block(
     const T d_beta_one = d_beta[0];
     const T alpha_one = alpha[0];
     const T gamma_one = gamma[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -135,8 +135,8 @@ void dyt_double_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -15,8 +15,8 @@ void exp_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -17,8 +17,8 @@ void focal_forward_block(
   const T gamma = T(numbers[1]);
   T* out = outputs[0];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -48,8 +48,8 @@ void focal_backward_block(
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -83,8 +83,8 @@ void focal_double_backward_block(
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -148,7 +148,7 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
   scalar::geglu_double_backward<T, kNear>(grad, d_gate, d_x, gate, x, grad_grad, grad_gate, grad_x);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_gate) + doubt(grad_x) == T(0)) return;
+  if (doubt(grad_grad) + doubt(grad_gate) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_gate_, grad_x_;
   scalar::geglu_double_backward<double>(grad, d_gate, d_x, gate, x, grad_grad_, grad_gate_,
       grad_x_);

@@ -80,7 +80,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad,
   const T v10 = std::fma(x, v9, std::fma(x, v3, -(x * v3)));
   const T v12 = grad * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
   const T v14 = times_sigmoid<kNear>(v12, v4, v10);
-  const T v13 = polynomial<9>(v0, T(-1.7903898769949068e-08), T(1.4821757726418514e-09),
+  const T v13 = polynomial<10>(v0, T(-1.7903898769949068e-08), T(1.4821757726418514e-09),
       T(2.337536378755727e-08), T(-1.6762839819680276e-08), T(4.735714825757773e-08),
       T(1.4148006422678072e-07), T(-4.184897244896431e-07), T(-9.898379997365016e-07),
       T(2.4300065245769514e-06), T(5.91860679999386e-06), T(-1.5950242970469192e-05),

@@ -67,7 +67,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
 // digits first.
 template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
   const T out = scalar::logish_forward<T, kNear>(x);
-  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  if (doubt(out) == T(0)) return out;
   return T(scalar::logish_forward<double>(x));
 }
 

@@ -13,6 +13,8 @@
 
 namespace autofn_logit {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -26,14 +28,11 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 }
 
 template <typename T> AUTOFN_FN T logit_forward(T x) {
-  const T v0 = x - T(0.5) + T(9.139799397575042e-122);
-  const T v1 = polynomial<8>(v0, T(72649.21981823923), T(2.627360762729321e-101),
-      T(14845.740152547833), T(-1.990029438925252e-102), T(4379.134572347229),
-      T(6.284776774497466e-104), T(1260.2039364406073), T(-1.0901759004965835e-105),
-      T(372.3642791637754), T(1.1400631327289196e-107), T(113.77777544595111),
-      T(-7.282251744458568e-110), T(36.57142857600071), T(2.6842892365185397e-112),
-      T(12.799999999995931), T(-4.942821130610494e-115), T(5.333333333333335),
-      T(2.8066086462959066e-118), T(4.0));
+  const T v0 = x - T(0.5);
+  const T v1 = polynomial<5>(square(v0), T(275397.1601591586), T(52209.81852981273),
+      T(15484.524299041805), T(4368.2152423524285), T(1260.314891977693), T(372.3635974054301),
+      T(113.77777790888935), T(36.571428571171595), T(12.800000000000258), T(5.333333333333333),
+      T(4.0));
   return std::fabs(v0) < T(0.125) ? v0 * v1 : autofn::log(x / (T(1) - x));
 }
 

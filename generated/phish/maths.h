@@ -47,7 +47,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
 // digits first.
 template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
   const T out = scalar::phish_forward<T, kNear>(x);
-  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  if (doubt(out) == T(0)) return out;
   return T(scalar::phish_forward<double>(x));
 }
 

@@ -59,7 +59,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad
   const T v3 = std::fma(x, constant_rest<T>(1.702, 0.0), v2);
   const T v4 = grad * (times_sigmoid<kNear, true>(v1, v1, v3) + T(1));
   const T v6 = times_sigmoid<kNear>(v4, v1, v3);
-  const T v5 = polynomial<8>(v0, T(-3.8013127036654074e-05), T(3.843655992577853e-05),
+  const T v5 = polynomial<9>(v0, T(-3.8013127036654074e-05), T(3.843655992577853e-05),
       T(5.502740556914213e-05), T(-9.30582370470711e-05), T(-0.00027248728654805836),
       T(-5.2276107193139624e-05), T(0.0008650997213732787), T(0.0013862735308664972),
       T(-0.001021635039992863), T(-0.006065159320822201), T(-0.00490248194797207),
@@ -84,7 +84,7 @@ AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& g
 template <typename T, bool kNear = false>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   scalar::quick_gelu_double_backward<T, kNear>(grad, d_x, x, grad_grad, grad_x);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::quick_gelu_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
   grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);

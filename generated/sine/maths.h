@@ -32,7 +32,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega)
 // digits first.
 template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
   const T out = scalar::sine_forward<T, kNear>(x, omega);
-  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  if (doubt(out) == T(0)) return out;
   return T(scalar::sine_forward<double>(x, omega));
 }
 
@@ -47,7 +47,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x,
 // digits first.
 template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
   const T grad_x = scalar::sine_backward<T, kNear>(grad, x, omega);
-  if (sizeof(T) == sizeof(double) || doubt(grad_x) == T(0)) return grad_x;
+  if (doubt(grad_x) == T(0)) return grad_x;
   return T(scalar::sine_backward<double>(grad, x, omega));
 }
 
@@ -66,7 +66,7 @@ AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T
 template <typename T, bool kNear = false>
 AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
   scalar::sine_double_backward<T, kNear>(grad, d_x, x, omega, grad_grad, grad_x);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::sine_double_backward<double>(grad, d_x, x, omega, grad_grad_, grad_x_);
   grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);

@@ -17,8 +17,8 @@ void snake_forward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -36,8 +36,8 @@ void snake_forward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -67,8 +67,8 @@ void snake_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_one = alpha[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -89,8 +89,8 @@ void snake_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

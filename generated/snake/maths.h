@@ -88,7 +88,7 @@ AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   scalar::snake_backward<T, kNear>(grad, x, alpha, grad_x, grad_alpha);
-  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
+  if (doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
   double grad_x_, grad_alpha_;
   scalar::snake_backward<double>(grad, x, alpha, grad_x_, grad_alpha_);
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);

@@ -126,7 +126,7 @@ AUTOFN_FN void snake_beta_double_backward(
     T& grad_alpha, T& grad_beta) {
   scalar::snake_beta_double_backward<T, kNear>(grad, d_x, d_alpha, d_beta, x, alpha, beta,
       grad_grad, grad_x, grad_alpha, grad_beta);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) + doubt(grad_beta) == T(0)) return;
+  if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) + doubt(grad_beta) == T(0)) return;
   double grad_grad_, grad_x_, grad_alpha_, grad_beta_;
   scalar::snake_beta_double_backward<double>(grad, d_x, d_alpha, d_beta, x, alpha, beta, grad_grad_,
       grad_x_, grad_alpha_, grad_beta_);

@@ -44,8 +44,8 @@ void star_relu_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T scale_one = scale[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -68,8 +68,8 @@ void star_relu_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -60,7 +60,7 @@ AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale
 template <typename T>
 AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale, T& grad_bias) {
   scalar::star_relu_backward(grad, x, scale, grad_x, grad_scale, grad_bias);
-  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_scale) + doubt(grad_bias) == T(0)) return;
+  if (doubt(grad_x) + doubt(grad_scale) + doubt(grad_bias) == T(0)) return;
   double grad_x_, grad_scale_, grad_bias_;
   scalar::star_relu_backward<double>(grad, x, scale, grad_x_, grad_scale_, grad_bias_);
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);

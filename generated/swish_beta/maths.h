@@ -98,7 +98,7 @@ AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
   scalar::swish_beta_double_backward<T, kNear>(grad, d_x, d_beta, x, beta, grad_grad, grad_x,
       grad_beta);
-  if (sizeof(T) == sizeof(double) || doubt(grad_grad) + doubt(grad_x) + doubt(grad_beta) == T(0)) return;
+  if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_beta) == T(0)) return;
   double grad_grad_, grad_x_, grad_beta_;
   scalar::swish_beta_double_backward<double>(grad, d_x, d_beta, x, beta, grad_grad_, grad_x_,
       grad_beta_);

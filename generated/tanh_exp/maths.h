@@ -64,7 +64,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, 
   const T v1 = clamp(x, T(-1024), T(INFINITY));
   const T e0 = autofn::exp<kNear>(v1);
   const T v2 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v1, e0), v1);
-  const T v3 = polynomial<7>(v0, T(1.68090812931823e-08), T(-1.646651291194479e-07),
+  const T v3 = polynomial<8>(v0, T(1.68090812931823e-08), T(-1.646651291194479e-07),
       T(-6.587349134477634e-07), T(-8.156726117881375e-07), T(6.559671262868118e-07),
       T(5.154186639801605e-06), T(1.1994982237236939e-05), T(1.2637512867972378e-05),
       T(-1.4795080513854195e-05), T(-9.603296113528797e-05), T(-0.00021191376004543895),

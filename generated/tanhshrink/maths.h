@@ -56,7 +56,7 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T 
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
-  const T v0 = polynomial<0>(square(x), T(-2.8980377692517546e-09), T(3.323296150374837e-08),
+  const T v0 = polynomial<1>(square(x), T(-2.8980377692517546e-09), T(3.323296150374837e-08),
       T(-1.8958869796312845e-07), T(7.373088744938371e-07), T(-2.2772059389286955e-06),
       T(6.177207412382354e-06), T(-1.5745783827775153e-05), T(3.9193877118445524e-05),
       T(-9.688372680438706e-05), T(0.00023912009883168288), T(-0.0005900255231396286),

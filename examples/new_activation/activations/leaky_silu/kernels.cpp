@@ -17,8 +17,8 @@ void leaky_silu_forward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T leak_one = leak[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -37,8 +37,8 @@ void leaky_silu_forward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -69,8 +69,8 @@ void leaky_silu_backward_block(
   (void)numbers;
   if (uniform) {  // what depends on parameters alone is computed once
     const T leak_one = leak[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -91,8 +91,8 @@ void leaky_silu_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -129,8 +129,8 @@ void leaky_silu_double_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T d_leak_one = d_leak[0];
     const T leak_one = leak[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-    // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
@@ -150,8 +150,8 @@ void leaky_silu_double_backward_block(
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large, or
-  // in single precision alone. Where that gives NaN, or is in doubt, a part is computed once more.
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;

@@ -56,7 +56,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T 
 // digits first.
 template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T out = scalar::leaky_silu_forward<T, kNear>(x, leak);
-  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  if (doubt(out) == T(0)) return out;
   return T(scalar::leaky_silu_forward<double>(x, leak));
 }
 
@@ -78,7 +78,7 @@ AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak)
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
   scalar::leaky_silu_backward<T, kNear>(grad, x, leak, grad_x, grad_leak);
-  if (sizeof(T) == sizeof(double) || doubt(grad_x) + doubt(grad_leak) == T(0)) return;
+  if (doubt(grad_x) + doubt(grad_leak) == T(0)) return;
   double grad_x_, grad_leak_;
   scalar::leaky_silu_backward<double>(grad, x, leak, grad_x_, grad_leak_);
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);

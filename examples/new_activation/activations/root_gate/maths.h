@@ -62,7 +62,7 @@ template <typename T> AUTOFN_FN T root_gate_forward(T x) {
 // digits first.
 template <typename T> AUTOFN_FN T root_gate_forward(T x) {
   const T out = scalar::root_gate_forward(x);
-  if (sizeof(T) == sizeof(double) || doubt(out) == T(0)) return out;
+  if (doubt(out) == T(0)) return out;
   return T(scalar::root_gate_forward<double>(x));
 }
 
