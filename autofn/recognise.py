@@ -73,7 +73,7 @@ def _visited(
     if not node.args or node.is_Number:
         return node
     args = [visit(arg) for arg in node.args]
-    unchanged = all(a is b for a, b in zip(args, node.args, strict=True))
+    unchanged = trees.same(args, node.args)
     return _rewritten(node if unchanged else _rebuild(node, args), parameters, steps)
 
 

@@ -7,7 +7,7 @@ larger than the graph for a deep composition.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from sympy import Basic, Expr, Symbol, srepr
@@ -53,6 +53,15 @@ def nodes(*exprs: Basic) -> Iterator[Basic]:
             stack.extend(reversed(node.args))
 
 
+def same(new: Sequence[Basic], old: Sequence[Basic]) -> bool:
+    """Whether arguments are equal, so that a node need not be rebuilt: 2*(a - b) would become
+    2*a - 2*b. By their hashes: `==` walks trees, and an equal one may come from a cache.
+    """
+    return all(
+        a is b or (type(a) is type(b) and hash(a) == hash(b)) for a, b in zip(new, old, strict=True)
+    )
+
+
 def replaced(expr: Expr, by: Mapping[Basic, Basic]) -> Expr:
     """As `xreplace`."""
     new = _replaced(expr, tuple(by.items()))
@@ -68,5 +77,4 @@ def _replaced(node: Basic, by: tuple[tuple[Basic, Basic], ...]) -> Basic:
         if node == old:
             return new
     args = [_replaced(arg, by) for arg in node.args]
-    unchanged = all(new is old for new, old in zip(args, node.args, strict=True))
-    return node if unchanged else node.func(*args)
+    return node if same(args, node.args) else node.func(*args)

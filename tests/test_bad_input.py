@@ -165,6 +165,7 @@ NAMES = """
 """.split()
 
 
+@pytest.mark.slow
 def test_names_that_other_languages_keep_for_themselves(here: Path) -> None:
     """Each is generated, or refused with a remedy; never a broken package."""
     for name in NAMES:

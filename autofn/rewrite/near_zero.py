@@ -41,7 +41,7 @@ def _visited(node: Basic) -> Basic:
     if _is_regime(node):
         return _flat(node)
     args = [_visited(arg) for arg in node.args]
-    if any(a is not b for a, b in zip(args, node.args, strict=True)):
+    if not trees.same(args, node.args):
         options = {"evaluate": False} if isinstance(node, Piecewise) else {}
         node = node.func(*args, **options)
     return _regimes(node) if isinstance(node, Add) else node
@@ -89,7 +89,7 @@ def _shortened(node: Basic) -> Basic:
     if _is_regime(node) and (short := _short(node)) is not None:
         return short
     args = [_shortened(arg) for arg in node.args]
-    if all(a is b for a, b in zip(args, node.args, strict=True)):
+    if trees.same(args, node.args):
         return node
     options = {"evaluate": False} if isinstance(node, Piecewise) else {}
     return node.func(*args, **options)
