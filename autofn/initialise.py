@@ -5,6 +5,7 @@ Each step adds what is missing and says what it did; what is there already is ne
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -55,6 +56,24 @@ def settings(root: Path, sources: Sequence[str], output: str) -> Step:
         return Step(FILE, add, wanting=True)
     _append(root / FILE, text, table, blank=True)
     return Step(FILE, f"{'added' if text else 'written with'} [{TABLE}]")
+
+
+FORMULA = re.compile(r"^@(?:autofn\.)?formula\b", re.MULTILINE)
+
+
+def sources(root: Path) -> tuple[str, ...]:
+    """Where formulas are: a folder of that name, or else the files here that have one."""
+    if (root / "formulas").exists():
+        return ("formulas",)
+    found = [path.name for path in sorted(root.glob("*.py")) if FORMULA.search(_text(path))]
+    return tuple(found) or ("formulas",)
+
+
+def _text(path: Path) -> str:
+    """What a file says, as far as it can be read: it need not be the user's concern here."""
+    with contextlib.suppress(OSError):
+        return path.read_bytes().decode(errors="replace")
+    return ""
 
 
 def attributes(root: Path, output: str) -> Step:

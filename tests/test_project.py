@@ -417,3 +417,15 @@ def test_lines_of_keys() -> None:
     assert [project.line_of(text, key) for key in ("output", "budgets", "f", "g")] == [3, 4, 5, 2]
     with pytest.raises(UsageError):
         project.table_of("[", Path("pyproject.toml"))
+
+
+def test_init_finds_formula_files_where_there_is_no_folder_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.py").write_bytes(b"x = '\xff'\n")
+    assert initialise.sources(tmp_path) == ("formulas",)
+    (tmp_path / "bent.py").write_text("from autofn import formula\n\n@formula\ndef bent(x): ...\n")
+    assert initialise.sources(tmp_path) == ("bent.py",)
+    (tmp_path / "formulas").mkdir()
+    assert initialise.sources(tmp_path) == ("formulas",)

@@ -15,7 +15,7 @@ from autofn.errors import UsageError
     "--sources",
     multiple=True,
     metavar="PATH",
-    help="Formula files and folders of them; repeatable (default: formulas).",
+    help="Formula files and folders of them; repeatable (default: formulas, or files here).",
 )
 @click.option(
     "-o", "output", default="generated", show_default=True, help="Folder of the packages."
@@ -40,7 +40,7 @@ def init(
             raise UsageError(f"{path} lies outside of the project", remedy="name a path below it")
     from autofn import project
 
-    done = [steps.settings(root, sources or ("formulas",), output)]
+    done = [steps.settings(root, sources or steps.sources(root), output)]
     # What the table says, where there was one already; an error in it shows now.
     found = project.find(root)
     output = found.output if found is not None and found.root == root else output
