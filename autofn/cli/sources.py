@@ -152,6 +152,8 @@ def _named(file: str) -> list[Any]:
             return [FileSource(_shown(entry.path), only=file)]
     meant = close(re.sub(r"\W", "_", file), (entry.name for entry in entries(library())))
     remedy = f"did you mean {meant}? autofn list shows all" if meant else "autofn list"
+    if os.path.isfile(f"{file}.py"):
+        remedy = f"name the file: {file}.py"
     raise UsageError(f"{file!r} is neither a file nor a formula of the library", remedy=remedy)
 
 
