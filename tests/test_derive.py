@@ -155,6 +155,7 @@ def test_arguments_of_functions_stay_as_written_and_are_computed_once() -> None:
     assert sum(node.op == "powi" for node in made.vjp.nodes) == 1
 
 
+@pytest.mark.slow  # test_deep_composition_stays_small is its sibling
 def test_large_shared_parts_take_no_time() -> None:
     from autofn.plan import plan
 
