@@ -73,15 +73,7 @@ def _visited(
     if not node.args or node.is_Number:
         return node
     args = [visit(arg) for arg in node.args]
-    unchanged = trees.same(args, node.args)
-    return _rewritten(node if unchanged else _rebuild(node, args), parameters, steps)
-
-
-def _rebuild(node: Basic, args: list[Basic]) -> Basic:
-    if isinstance(node, Piecewise):
-        # Evaluation would reorder and simplify conditions, at a price and to no gain.
-        return Piecewise(*args, evaluate=False)
-    return node.func(*args)
+    return _rewritten(trees.rebuilt(node, args), parameters, steps)
 
 
 def _rewritten(node: Basic, parameters: frozenset[Symbol], steps: list[Step] | None) -> Basic:

@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 
-from sympy import Basic, Expr, Symbol, srepr
+from sympy import Basic, Expr, Piecewise, Symbol, srepr
 
 _CACHE = 100_000
 
@@ -60,6 +60,17 @@ def same(new: Sequence[Basic], old: Sequence[Basic]) -> bool:
     return all(
         a is b or (type(a) is type(b) and hash(a) == hash(b)) for a, b in zip(new, old, strict=True)
     )
+
+
+def rebuilt(node: Basic, args: Sequence[Basic]) -> Basic:
+    """The node with other arguments; itself where they are equal.
+
+    Evaluation of a Piecewise would reorder and simplify its conditions, at a price and to no gain.
+    """
+    if same(args, node.args):
+        return node
+    options = {"evaluate": False} if isinstance(node, Piecewise) else {}
+    return node.func(*args, **options)
 
 
 def replaced(expr: Expr, by: Mapping[Basic, Basic]) -> Expr:

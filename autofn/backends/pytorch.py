@@ -230,11 +230,7 @@ def _guarded(program: Program) -> Program:
                     within[j] = add(dataclasses.replace(nodes[j], args=moved))
                 args[1] = within[node.args[1]]
         at[k] = add(dataclasses.replace(node, args=tuple(args)))
-    outputs = [
-        dataclasses.replace(each, node=None if each.node is None else at[each.node])
-        for each in program.outputs
-    ]
-    return pruned(program.inputs, new, outputs)
+    return _renumbered(program, new, at)
 
 
 def _radius(nodes: Sequence[Node], node: Node) -> int | None:
@@ -290,6 +286,11 @@ def _joined(program: Program) -> Program:
             new = dataclasses.replace(new, op=f"{node.op}_softplus", args=(of_what, *new.args))
         at[k] = len(nodes)
         nodes.append(new)
+    return _renumbered(program, nodes, at)
+
+
+def _renumbered(program: Program, nodes: list[Node], at: Mapping[int, int]) -> Program:
+    """The program with other nodes, its outputs where `at` says that they are now."""
     outputs = [
         dataclasses.replace(each, node=None if each.node is None else at[each.node])
         for each in program.outputs

@@ -40,10 +40,7 @@ def _visited(node: Basic) -> Basic:
         return node
     if _is_regime(node):
         return _flat(node)
-    args = [_visited(arg) for arg in node.args]
-    if not trees.same(args, node.args):
-        options = {"evaluate": False} if isinstance(node, Piecewise) else {}
-        node = node.func(*args, **options)
+    node = trees.rebuilt(node, [_visited(arg) for arg in node.args])
     return _regimes(node) if isinstance(node, Add) else node
 
 
@@ -88,11 +85,7 @@ def _shortened(node: Basic) -> Basic:
         return node
     if _is_regime(node) and (short := _short(node)) is not None:
         return short
-    args = [_shortened(arg) for arg in node.args]
-    if trees.same(args, node.args):
-        return node
-    options = {"evaluate": False} if isinstance(node, Piecewise) else {}
-    return node.func(*args, **options)
+    return trees.rebuilt(node, [_shortened(arg) for arg in node.args])
 
 
 def _short(node: Piecewise) -> Expr | None:
