@@ -11,7 +11,7 @@ from sympy import Expr, Piecewise, Symbol, exp, log
 from autofn import functions as heads
 from autofn import trees
 
-_ONCE = (exp, heads.times_exp, heads.sigmoid, heads.softplus)
+_ONCE = (exp, heads.times_exp, heads.sigmoid, heads.softplus, heads.expm1, sympy.sinh, sympy.cosh)
 _TWICE = (sympy.tanh, heads.sech2)
 """Functions of exp(2*u)."""
 
@@ -116,14 +116,19 @@ def rational(node: Expr, u: Expr, t: Symbol) -> Expr | None:
             return None
         power = t ** abs(multiple)
         return power / (1 + power) if multiple > 0 else 1 / (1 + power)
+    if isinstance(node, heads.expm1 | sympy.sinh | sympy.cosh):
+        multiple = _multiple(node.args[0], u)
+        if multiple is None:
+            return None
+        if isinstance(node, heads.expm1):
+            return t**multiple - 1
+        return (t**multiple + (1 if isinstance(node, sympy.cosh) else -1) / t**multiple) / 2
     return None
 
 
 def _logarithmic(node: Expr, u: Expr, t: Symbol) -> Expr | None:
     if isinstance(node, heads.softplus) and (multiple := _multiple(node.args[0], u)):
         return log(1 + t ** abs(multiple)) + (0 if multiple > 0 else multiple * u)
-    if isinstance(node, heads.expm1) and (multiple := _multiple(node.args[0], u)):
-        return t**multiple - 1
     if isinstance(node, heads.logcosh) and (multiple := _multiple(2 * node.args[0], u)):
         n = abs(multiple)
         return log((1 + t**n) / 2) - sympy.Rational(n, 2) * u

@@ -7,6 +7,7 @@ functions a pattern stands for the whole; there a bare wildcard of a sum takes w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
@@ -35,6 +36,7 @@ _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
 _ROOT, _CUBE_ROOT = ROOTS
+(_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 
 
 def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
@@ -57,7 +59,11 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
         return _first(POWERS, lambda rule: _in_power(rule, node, parameters))
     if isinstance(node, sympy.log):
-        return _first(LOGARITHMS, lambda rule: _whole(rule, node, parameters))
+        *others, last = LOGARITHMS
+        found = _first(others, lambda rule: _whole(rule, node, parameters))
+        if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
+            return _SUM_OF_EXPS, sum_of_exps
+        return found or _first([last], lambda rule: _whole(rule, node, parameters))
     if node.func in _BY_NAME:
         rule = _BY_NAME[node.func]
         # Further arguments are those that SymPy adds: beta(a, b) has four.
@@ -145,6 +151,34 @@ def _whole(rule: Rule, node: Expr, parameters: frozenset[Symbol]) -> Expr | None
         if _holds(rule, found, parameters):
             return _put(rule, found)
     return None
+
+
+def _log_of_sum(node: Expr) -> Expr | None:
+    """The logarithm of a sum of positive terms, exp or cosh in each but for a constant."""
+    if not isinstance(node, Add):
+        return None
+    constant: Expr = S.Zero
+    logarithms = []
+    for term in node.args:
+        heads_in = [each for each in Mul.make_args(term) if each.has(sympy.exp, sympy.cosh)]
+        factor = term / Mul(*heads_in)
+        if not factor.is_positive or len(heads_in) > 1:
+            return None
+        if not heads_in:
+            constant += factor
+        elif isinstance(heads_in[0], sympy.exp):
+            logarithms.append(heads_in[0].args[0] + sympy.log(factor))
+        elif isinstance(heads_in[0], sympy.cosh):
+            logarithms.append(heads.logcosh(heads_in[0].args[0]) + sympy.log(factor))
+        else:
+            return None
+    if not logarithms:
+        return None
+    total = functools.reduce(heads.logaddexp, sorted(logarithms, key=sympy.default_sort_key))
+    if constant == 0:
+        return total
+    shift = sympy.log(constant)
+    return heads.softplus(total - shift) + shift
 
 
 # --- sums ------------------------------------------------------------------------------------
@@ -330,7 +364,8 @@ def _square_root(square: Expr) -> Expr | None:
 def _removed(rule: Rule, node: Mul) -> Expr | None:
     """sin(c*d) / d = c * sinc(c*d), (exp(c*d) - 1) / d = c * phi_1(c*d), and their inverses.
 
-    So the limit at d = 0 is a value like any other, in every derivative too.
+    So the limit at d = 0 is a value like any other, in every derivative too. Inverses in one symbol
+    stay, which `near_zero` gives their limit: both functions in 1 / phi_1(x)' overflow.
     """
     (function,) = (each.func for each in rule.pattern.args if isinstance(each, sympy.Function))
     factors = list(node.args)
@@ -340,6 +375,8 @@ def _removed(rule: Rule, node: Mul) -> Expr | None:
             continue
         u = base.args[0]
         sign = 1 if power > 0 else -1
+        if sign < 0 and len(u.free_symbols) == 1:
+            continue
         for j, other in enumerate(factors):
             d, exponent = other.as_base_exp()
             if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):

@@ -1,8 +1,9 @@
-"""Regimes near zero: sums of functions of one variable that cancel where it is small.
+"""Regimes near zero: functions of one variable that lose their digits where it is small.
 
-x - tanh(x) has no digit left for |x| < 1e-4, and no identity helps. Where a sum's terms cancel at
-u = 0, it becomes u**k times a polynomial for |u| < r, fitted to the last digit of float64 and a
-few more, since the polynomial's derivatives are used as well.
+x - tanh(x) has no digit left for |x| < 1e-4, and no identity helps; log(1 + x)/x is 0/0 at 0. Where
+a sum's terms cancel at u = 0, or a quotient is 0/0 there, it becomes u**k times a polynomial for
+|u| < r, fitted to the last digit of float64 and a few more, since the polynomial's derivatives are
+used as well.
 """
 
 from __future__ import annotations
@@ -12,19 +13,28 @@ from functools import lru_cache
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Add, Basic, Expr, Float, Piecewise, Symbol
+from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol
 
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
 
-RADII = (sympy.Integer(1), sympy.Rational(1, 2))
+RADII = (sympy.Integer(1), sympy.Rational(1, 2), sympy.Rational(1, 4))
 """Within one of them the polynomial holds. Beyond, the terms cancel a few bits only."""
 
 DEGREES = (8, 11, 14, 17, 20)
 PRECISE = 2.0**-60
+NOTHING = 2.0**-200
+"""Coefficients of this size are 0."""
+
 CANCELS = 8.0
 """How much larger than the sum its terms are, near zero, from which on it is worth it."""
+
+AT_ZERO = 2.0**-70
+"""Where a function is as good as at 0, and can still be evaluated."""
+
+SMALL = 1e-25
+"""What is nothing in 30 digits."""
 
 T = Symbol("_t", real=True)
 
@@ -40,6 +50,8 @@ def _visited(node: Basic) -> Basic:
         return node
     if _is_regime(node):
         return _flat(node)
+    if isinstance(node, Mul) and (limited := _limited(node)) is not None:
+        return limited
     node = trees.rebuilt(node, [_visited(arg) for arg in node.args])
     return _regimes(node) if isinstance(node, Add) else node
 
@@ -137,6 +149,31 @@ def _regimes(node: Add) -> Expr:
     return node
 
 
+def _limited(node: Mul) -> Expr | None:
+    """A product of functions of one variable that is 0/0 at 0, with its limit there."""
+    if trees.size(node) > LIMIT or node.has(Piecewise):
+        return None
+    bottoms = [f.base for f in node.args if isinstance(f, sympy.Pow) and f.exp.is_negative]
+    candidates = {x for bottom in bottoms for x in bottom.free_symbols}
+    for u in sorted(candidates, key=lambda symbol: symbol.name):
+        others, own = node.as_independent(u, as_Add=False)
+        in_t = own.xreplace({u: T})
+        if in_t.free_symbols != {T} or not in_t.has(sympy.Function):
+            continue
+        if not any(_vanishes(bottom.xreplace({u: S.Zero})) for bottom in bottoms):
+            continue
+        if (fitted := _quotient(in_t)) is not None:
+            first, radius = fitted
+            return others * Piecewise(
+                (first.xreplace({T: u}), Abs(u) < radius), (own, True), evaluate=False
+            )
+    return None
+
+
+def _vanishes(number: Expr) -> bool:
+    return not number.free_symbols and bool(abs(number.evalf(30)) < SMALL)
+
+
 def _variables(node: Add) -> list[Expr]:
     """What the terms may all be functions of: the one symbol, or the argument of a function."""
     found = {
@@ -169,21 +206,44 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
             ]
             if not (min(ratios[:2]) > CANCELS and ratios[2] > 2 * ratios[0]):
                 return None
-            order = int(mp.nint(mp.log(abs(value(mp.mpf(2) ** -30) / value(mp.mpf(2) ** -31)), 2)))
-            if not 1 <= order <= 12:
-                return None
-
-            def quotient(t: mp.mpf) -> mp.mpf:
-                return value(t) / t**order if t else quotient(mp.mpf(2) ** -60)
-
-            here, there = quotient(mp.mpf("0.3")), quotient(mp.mpf("-0.3"))
-            even = abs(here - there) < mp.mpf(2) ** -100 * abs(here)
-            for radius in RADII:
-                found = _polynomial(quotient, even, radius)
-                if found is not None:
-                    return T**order * found, radius
+            return _expanded(value, range(1, ORDER + 1))
         except (ZeroDivisionError, ValueError, TypeError):
             return None
+
+
+@lru_cache(maxsize=256)
+def _quotient(in_t: Expr) -> tuple[Expr, Expr] | None:
+    """t**k times a polynomial, and the radius in which it is the quotient; None if it has a pole."""
+    with mp.workprec(400):
+        try:
+            return _expanded(_function(in_t), range(ORDER + 1))
+        except (ZeroDivisionError, ValueError, TypeError):
+            return None
+
+
+ORDER = 12
+"""The highest power of t that is looked for."""
+
+
+def _expanded(value: Callable[[mp.mpf], mp.mpf], orders: range) -> tuple[Expr, Expr] | None:
+    """A function as a power of t times a polynomial, and the radius in which it is that."""
+    order = int(mp.nint(mp.log(abs(value(mp.mpf(2) ** -30) / value(mp.mpf(2) ** -31)), 2)))
+    if order not in orders:
+        return None
+
+    def quotient(t: mp.mpf) -> mp.mpf:
+        t = t if abs(t) > AT_ZERO else mp.mpf(AT_ZERO)
+        return value(t) / t**order
+
+    here, there = quotient(mp.mpf("0.2")), quotient(mp.mpf("-0.2"))
+    even = abs(here - there) < mp.mpf(2) ** -100 * abs(here)
+    for radius in RADII:
+        try:
+            found = _polynomial(quotient, even, radius)
+        except (ZeroDivisionError, ValueError, TypeError):
+            continue  # beyond a singularity
+        if found is not None:
+            return T**order * found, radius
     return None
 
 
@@ -209,8 +269,11 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
         return None
     z = T**2 if even else T
     value: Expr = sympy.Integer(0)
+    largest = max(map(abs, found))
     for coefficient in found:
-        value = value * z + Float(mp.nstr(coefficient, 20), 20)
+        value *= z
+        if abs(coefficient) > NOTHING * largest:
+            value += Float(mp.nstr(coefficient, 20), 20)
     return value
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import sympy
-from sympy import Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, Symbol, exp
+from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, Symbol, exp
 
 from autofn import functions as heads
 from autofn import trees
@@ -121,14 +121,17 @@ def _factors(polynomial: Expr) -> Sequence[tuple[Expr, int]]:
 
 
 def _is_positive(factor: Expr, t: Dummy) -> bool:
-    """Whether a polynomial in t alone has no terms that cancel."""
-    if factor.free_symbols != {t}:
+    """Whether a polynomial in t alone has no terms that cancel, or is expm1."""
+    if factor.free_symbols != {t} or factor == t - 1:
         return True
     return all(c >= 0 for c in Poly(factor, t).all_coeffs())
 
 
 def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr:
     """The factor at t = n where u < 0; elsewhere at t = 1 / n, times n to its degree."""
+    if factor == t - 1:
+        rest = heads.expm1(-Abs(u))
+        return choose(u, rest, -rest)
     coefficients = Poly(factor, t).all_coeffs()
     if not coefficients[0].free_symbols:
         # What grows with u is multiplied by n, which is 0 long before it overflows.
