@@ -27,12 +27,14 @@ from autofn.names import Namer, cpp_name
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 from autofn.rewrite import sample, simulate
 from autofn.rewrite.candidates import Candidates
+from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
 from autofn.rewrite.search import Decision, choose, unsearched
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
+FIRST_ORDER: tuple[Pass, ...] = ("forward", "backward")
 
 AXES: dict[Kind, frozenset[str]] = {
     Kind.TENSOR: frozenset({ELEMENT}),
@@ -251,16 +253,23 @@ def _variant(
         "backward": ([*vjp_inputs, *numbers], vjp_results),
         "double_backward": ([*tangents, *vjp_inputs, *numbers], double_results),
     }
+    references = {name: lower(inputs, results, fixed) for name, (inputs, results) in passes.items()}
+    limits = Limits(definition, grads)
     programs = {
         name: finite(functools.partial(_lowered, inputs, fixed), results)
         for name, (inputs, results) in passes.items()
     }
+    for name in FIRST_ORDER:
+        programs[name] = limits(programs[name], references[name], simulate.exact)
     searching = _Search(definition, primals, passes["forward"], fixed, search)
     chosen = {
         name: searching(name, inputs, finite.results(lowering, results))
         for name, (inputs, results) in passes.items()
         for lowering in [functools.partial(_for_kernels, inputs, fixed)]
     }
+    for name in FIRST_ORDER:
+        program, decision = chosen[name]
+        chosen[name] = limits(program, references[name], simulate.simulated), decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -363,7 +372,7 @@ class _Search:
             lowered = functools.partial(_for_kernels, inputs, self._fixed)
             truth = self._judged(pass_name, lower(inputs, results, self._fixed))
             candidates = Candidates(results, lowered, self._symbols)
-            more = () if pass_name == "double_backward" else candidates.about_roots()
+            more = () if pass_name == "double_backward" else candidates.in_regimes()
             return choose(pass_name, candidates.plain(), truth, more, allowed=self._allowed)
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]

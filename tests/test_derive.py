@@ -40,7 +40,8 @@ n = sympy.Symbol("n", integer=True)
         (sin(a * x) / x, a * sinc(a * x)),
         (sin(a * x) ** 2 / a, x * sin(a * x) * sinc(a * x)),
         ((exp(a * x) - 1) / x, a * heads.phi(1, a * x)),
-        (x / (exp(x) - 1), 1 / heads.phi(1, x)),
+        (x / (exp(x) - 1), x / heads.expm1(x)),
+        (y * x / (exp(y * x) - 1), 1 / heads.phi(1, y * x)),
         ((1 / (1 + exp(-x))) ** a, exp(-a * softplus(-x))),
         (x**a, heads.power(x, a)),
         (2**x, exp(x * log(2))),
@@ -51,9 +52,25 @@ def test_recognised(written: Expr, head: Expr) -> None:
     assert recognise(written) == head
 
 
-def test_log_of_one_plus_something_else_is_not_softplus() -> None:
-    assert recognise(log(1 + 2 * exp(x))) == heads.log1p(2 * exp(x))
-    assert recognise(log(2 + exp(x))) == log(2 + exp(x))
+@pytest.mark.parametrize(
+    ("written", "found"),
+    [
+        (1 + 2 * exp(x), heads.softplus(x + log(2))),
+        (2 + exp(x), heads.softplus(x - log(2)) + log(2)),
+        (1 + exp(x) + exp(-x), heads.softplus(heads.logcosh(x) + log(2))),
+        (1 + exp(x) + exp(y), heads.softplus(heads.logaddexp(x, y))),
+        (2 * exp(x) + 3 * sympy.cosh(y), heads.logaddexp(
+            x + log(2), heads.logcosh(y) + log(3)
+        )),
+    ],
+)  # fmt: skip
+def test_log_of_a_sum_of_exponentials(written: Expr, found: Expr) -> None:
+    assert recognise(log(written)) == found
+
+
+def test_log_of_a_sum_that_may_be_negative_stays() -> None:
+    assert recognise(log(1 - 2 * exp(x) + y)) == heads.log1p(y - 2 * exp(x))
+    assert recognise(log(x + exp(y))) == log(x + exp(y))
 
 
 def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) -> float:

@@ -13,14 +13,14 @@ import sympy
 from mpmath import mp
 from sympy import Expr, Symbol, exp, log, tanh
 
-from autofn import Formula
+from autofn import Formula, formula
 from autofn import functions as heads
 from autofn.explain import explain
 from autofn.load import load_file
 from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
-from autofn.rewrite import candidates, near_root, simulate
+from autofn.rewrite import candidates, far_out, near_root, near_zero, simulate
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V
 from autofn.rewrite.search import Candidate, choose
@@ -88,7 +88,8 @@ def mutations(expr: Expr) -> Iterator[Expr]:
 EVEN = {
     "log of cosh", "1 - sech**2", "1 - tanh**2", "1 - cos", "cosh - 1", "1 - cos**2", "1 - sin**2",
     "root - its value at 0", "u times its sign", "1 over cosh**2", "sin over its argument", "sinc",
-    "root of a square and a constant", "cosh times sech**2", "sech", "sec",
+    "root of a square and a constant", "cosh times sech**2", "sech", "sec", "1 + sinh**2",
+    "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 
@@ -341,6 +342,91 @@ def test_polynomials_about_roots_are_the_function(expr: Expr) -> None:
 def test_functions_without_a_root_or_with_many_have_no_polynomials() -> None:
     for expr in (sympy.cosh(x), exp(-(x**2)) * sympy.cos(x), y * x**2, x * y + exp(x)):
         assert not near_root.about_roots(expr, frozenset({x}), sympy.Rational(1, 4))
+
+
+FAR_OUT = (
+    y * (1 + x**2) ** sympy.Rational(-3, 2),
+    sympy.atan(x) + sympy.pi / 2 + x / (1 + x**2),
+    heads.sigmoid(x) * (1 + x * heads.sigmoid(-x)),
+    x**2 * sympy.tanh(heads.softplus(x)),
+)
+
+
+@pytest.mark.parametrize("expr", FAR_OUT, ids=str)
+@pytest.mark.parametrize("edge", candidates.EDGES)
+def test_polynomials_far_out_are_the_function(expr: Expr, edge: int) -> None:
+    inputs = [(s, Input(s.name, frozenset({ELEMENT}))) for s in (x, y)]
+    before = lower(inputs, [Result("y", expr)], for_kernels=True)
+    branches = far_out.far_out(expr, frozenset({x}), edge)
+    assert branches or edge < 64
+    for value, where in branches:
+        after = lower(inputs, [Result("y", value)], for_kernels=True)
+        for size in (1.01, 1.7, 30.0, 1e5, 1e12):
+            for sign in (1, -1):
+                if not where.xreplace({x: sympy.Float(sign * size * edge)}):
+                    continue
+                point = {"x": single(sign * size * edge), "y": 0.7}
+                (old,), (got,) = simulate.exact(before, point), simulate.exact(after, point)
+                (rounded,) = simulate.simulated(after, point)
+                with mp.workprec(simulate.EXACT):
+                    assert abs(got - old) <= mp.mpf(2) ** -54 * abs(old), (size, sign)
+                    assert abs(rounded - old) <= 4 * simulate.spacing(old), (size, sign)
+
+
+def test_functions_that_are_no_powers_far_out_have_no_polynomials_there() -> None:
+    for expr in (sympy.cosh(x), log(1 + x**2), x * sympy.cos(x), x * y + exp(x)):
+        assert not far_out.far_out(expr, frozenset({x}), 64)
+
+
+QUOTIENTS = (
+    log(1 + x) / x,
+    (exp(x) - 1 - x) / x**2,
+    x**3 / (exp(x) - 1),
+    sympy.atan(x) / x,
+    sympy.sinh(x) ** 2 / x,
+    y * (sympy.sqrt(1 + x) - 1) / x,
+)
+
+
+@pytest.mark.parametrize("expr", QUOTIENTS, ids=str)
+def test_a_quotient_has_its_limit_at_zero(expr: Expr) -> None:
+    found = near_zero.with_regimes(recognise(expr))
+    with mp.workdps(150):
+        for at in ("1e-30", "-1e-9", "0.1", "-0.2", "0.24"):
+            point = {x: sympy.Float(at, 150), y: sympy.Float("0.7", 150)}
+            truth = mp.mpf(str(expr.xreplace(point).evalf(50)))
+            got = mp.mpf(str(found.xreplace(point).doit().evalf(50)))
+            assert abs(got - truth) <= mp.mpf(2) ** -58 * abs(truth), at
+    at_zero = found.xreplace({x: sympy.S.Zero, y: sympy.S.One}).doit()
+    assert abs(at_zero - sympy.limit(expr.xreplace({y: sympy.S.One}), x, 0)) < 1e-15
+
+
+def test_a_pole_is_no_limit() -> None:
+    for expr in (sympy.cos(x) / x, exp(x) / x**2, log(x) / x):
+        assert not near_zero.with_regimes(expr).has(sympy.Piecewise)
+
+
+def test_limits_at_infinity() -> None:
+    @formula
+    def slow(x):  # type: ignore[no-untyped-def]
+        return sympy.asinh(x) / (1 + sympy.Abs(x))
+
+    @formula
+    def wave(x):  # type: ignore[no-untyped-def]
+        return x * sympy.cos(x)
+
+    @formula
+    def stretched(x, a: float = 2.0):  # type: ignore[no-untyped-def]
+        return sympy.asinh(a * x) / (1 + sympy.Abs(x))
+
+    for made, limit in ((slow, 0), (wave, None), (stretched, None)):
+        (variant,) = plan(made.definition).variants
+        for sign in (1, -1):
+            point = {"x": sign * mp.inf, "a": 2.0}
+            (value,) = simulate.exact(variant.forward, point)
+            (kernel,) = simulate.simulated(variant.kernels["forward"], point)
+            for got in (value, kernel):
+                assert mp.isnan(got) if limit is None else got == limit
 
 
 def test_a_kernel_within_budget_is_cheaper_than_as_derived() -> None:

@@ -13,6 +13,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.program import Program, Result
 from autofn.rewrite.compensate import compensated
+from autofn.rewrite.far_out import far_out
 from autofn.rewrite.forms import (
     with_far_powers,
     with_inverses,
@@ -53,6 +54,9 @@ MOST = 12
 REACHES = (Rational(1, 4), Rational(3, 8), Rational(1, 2), Rational(3, 4), Rational(1))
 """How far polynomials about roots reach, of the distance from zero: less far, less long."""
 
+EDGES = (64, 8, 2)
+"""Where polynomials in 1/x begin: at the first exponentials have vanished."""
+
 
 class Candidates:
     """The programs of a pass."""
@@ -88,7 +92,26 @@ class Candidates:
         """The distinct programs, the one as derived first."""
         return [each for names, form in self._forms for each in self._of(names, form)]
 
-    def about_roots(self) -> Iterator[list[Candidate]]:
+    def in_regimes(self) -> Iterator[list[Candidate]]:
+        """Those with polynomials far out or about roots, which take time to find."""
+        yield from self._far_out()
+        yield from self._about_roots()
+
+    def _far_out(self) -> Iterator[list[Candidate]]:
+        """Those with polynomials in 1/x, from ever nearer on."""
+        for edge in EDGES:
+            branches = [
+                [] if each.expr is None else far_out(each.expr, self._tensors, edge)
+                for each in self._derived
+            ]
+            if any(branches):
+                yield [
+                    each
+                    for names, form in self._forms
+                    for each in self._of(("polynomials far out", *names), _before(branches, form))
+                ]
+
+    def _about_roots(self) -> Iterator[list[Candidate]]:
         """Those with polynomials about roots, which take time to find; ever longer ones."""
         for reach in REACHES:
             branches = [

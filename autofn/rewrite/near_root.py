@@ -54,7 +54,8 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
     return []
 
 
-def _function(own: Expr) -> Callable[[mp.mpf], mp.mpf]:
+def function_of(own: Expr) -> Callable[[mp.mpf], mp.mpf]:
+    """A function of `T`; ValueError where it has no finite value."""
     program = lower([(T, Input("t", frozenset()))], [Result("y", own)])
 
     def at(t: mp.mpf) -> mp.mpf:
@@ -86,7 +87,7 @@ def _regimes(own: Expr, part: Rational) -> list[_Regime]:
 @lru_cache(maxsize=256)
 def _roots(own: Expr) -> list[mp.mpf]:
     """The simple roots away from zero; none where there are too many."""
-    value = _function(own)
+    value = function_of(own)
     count = int(mp.log(MOST / LEAST) / mp.log(RATIO)) + 1
     steps = [mp.mpf(LEAST) * mp.mpf(RATIO) ** k for k in range(count)]
     found = []
@@ -115,7 +116,7 @@ def _refined(value: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf) -> mp
 
 
 def _fitted(own: Expr, root: mp.mpf, part: Rational) -> _Regime | None:
-    value = _function(own)
+    value = function_of(own)
     slope = value(root + mp.mpf(2) ** -60) * mp.mpf(2) ** 60
     radius = _short(abs(root) * part.p / part.q, 4)
 

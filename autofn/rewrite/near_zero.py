@@ -158,7 +158,7 @@ def _limited(node: Mul) -> Expr | None:
     for u in sorted(candidates, key=lambda symbol: symbol.name):
         others, own = node.as_independent(u, as_Add=False)
         in_t = own.xreplace({u: T})
-        if in_t.free_symbols != {T} or not in_t.has(sympy.Function):
+        if in_t.free_symbols != {T} or in_t.is_rational_function(T):
             continue
         if not any(_vanishes(bottom.xreplace({u: S.Zero})) for bottom in bottoms):
             continue
@@ -213,7 +213,7 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
 
 @lru_cache(maxsize=256)
 def _quotient(in_t: Expr) -> tuple[Expr, Expr] | None:
-    """t**k times a polynomial, and the radius in which it is the quotient; None if it has a pole."""
+    """t**k times a polynomial, and the radius in which it is the quotient; None at a pole."""
     with mp.workprec(400):
         try:
             return _expanded(_function(in_t), range(ORDER + 1))

@@ -8,6 +8,7 @@ the replacement has not. `match` says how patterns are found. No rule knows a fo
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ import sympy
 from sympy import (
     Abs,
     Expr,
+    Float,
     Integer,
     Max,
     Min,
@@ -133,7 +135,29 @@ def _raw(head: type, *args: Expr) -> Expr:
     return head(*args, evaluate=False)
 
 
+_TAIL = (
+    "-2489571632.9918900921", "347869882.22486405246", "-27408590.109301008230",
+    "1806034.2324706345172", "-121611.28600893691922", "9198.6960294199357024",
+    "-816.19306566374779923", "88.249986740554344517", "-12.333333320230925421",
+    "2.4999999999949185798", "-0.99999999999999967238",
+)  # fmt: skip
+"""log(normcdf(-u)) + u**2/2 + log(u) + log(2*pi)/2, over 1/u**2, as a polynomial in that, the
+highest power first: fitted at Chebyshev's points for u over 8, to 3e-16."""
+
+
+def _log_normcdf(u: Expr) -> Expr:
+    z = u**-2
+    tail = functools.reduce(lambda value, c: value * z + Float(c, 20), _TAIL, Integer(0))
+    far = -(u**2) / 2 - log(-u) - log(2 * pi) / 2 + z * tail
+    below = log(erfc(-u / sqrt(2))) - log(2)
+    return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
+
+
 LOGARITHMS = (
+    Rule("log of 2 - exp", log(2 - exp(U)), log1p(-expm1(U)),
+         _CANCELS, _GOLDBERG, {U: 1.3e-6}),
+    Rule("log of normcdf", log(normcdf(U)), _log_normcdf(U),
+         "normcdf underflows", _ABRAMOWITZ, {U: -40.0}),
     Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
@@ -141,8 +165,8 @@ LOGARITHMS = (
     Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
     Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
-    Rule("log of a power", log(U**V), V * log(U), "the power overflows", _HERBIE,
-         {U: 1e20, V: 2.0}, where=lambda found, _: found[U].is_positive and found[V] != 1),
+    Rule("log of cosh**2", log(cosh(U) ** 2), 2 * logcosh(U),
+         "the square overflows", _HERBIE, {U: 60.0}),
     Rule("log of 1 + u", log(1 + U), log1p(U), "1 + u drops the digits of a small u",
          _GOLDBERG, {U: 1.3e-6}),
 )  # fmt: skip

@@ -24,8 +24,9 @@ from autofn.rewrite.heads import HUGE
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.simulate import exact, simulated
 
-NEAR = Integer(1024)
-"""Where exponentials of an input have vanished in any dtype, and its powers have not overflowed."""
+NEAR = (Integer(16), Integer(64), Integer(1024))
+"""From one of these on, exponentials of exponentials of an input, sums of exponentials with others,
+or exponentials have vanished in any dtype; the input's powers have not overflowed there."""
 
 FAR = (4e18, 3e20, 3e25)
 """Where a program must have the same value to be constant from the first on."""
@@ -53,7 +54,7 @@ class Finite:
         ]
         self._defaults = defaults(definition)
         # A run-time number may stretch the input.
-        self._levels = (NEAR, HUGE) if len(definition.leaves) == 1 else (HUGE,)
+        self._levels = (*NEAR, HUGE) if len(definition.leaves) == 1 else (HUGE,)
 
     def __call__(
         self, lowered: Callable[[list[Result]], Program], results: list[Result]

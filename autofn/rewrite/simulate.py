@@ -213,6 +213,8 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
             return _polynomial(node, args, form)
         if node.op == "powi":
             return _power(args[0], node.n or 1, form)
+        if node.op.startswith("times_sech2") and mp.mag(args[0]) > form.top - 2:
+            return mp.inf if args[0] > 0 else -mp.inf  # four times that is formed first
         if node.op.startswith("times_"):
             # Rounded once; a factor of exactly 0 makes 0 of anything, as those functions do.
             factor = _value(node.op, node.n, mp.mpf(1), *args[1:])

@@ -56,10 +56,11 @@ template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
 template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
-  const T v0 = alpha * x;
-  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v0);
-  grad_alpha = times_sech2<kNear>(x * (grad * gamma), v0);
-  grad_gamma = grad * autofn::tanh(v0);
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v1 = v0 * alpha;
+  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v1);
+  grad_alpha = times_sech2<kNear>(gamma * (v0 * grad), v1);
+  grad_gamma = grad * autofn::tanh(v1);
   grad_beta = grad;
 }
 
@@ -67,36 +68,40 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void dyt_double_backward(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
-  const T v0 = d_x * gamma;
-  const T v1 = clamp(x, T(-4e+18), T(4e+18));
-  const T v2 = v1 * alpha;
-  const T v3 = T(2) * v2;
-  const T v4 = autofn::value(autofn::decay<kNear>(std::fabs(v3)));
-  const T v5 = T(1) / (v4 + T(1));
-  const T v6 = -v3;
-  const T v7 = square(v5);
-  const T v8 = gamma * d_alpha;
-  const T v9 = T(4) * v1;
-  const T t0 = autofn::tanh(v2);
-  const T v10 = v0 * grad;
-  const T v11 = v8 * grad;
-  const T v12 = v3 - T(1);
-  const T v13 = v3 + T(1);
-  const T v14 = powi<3>(v5);
-  const T v15 = v3 < T(0) ? v4 * v12 - v13 : v12 - v4 * v13;
-  const T v16 = grad * d_gamma;
-  const T v18 = times_lower<kNear>(times_lower<kNear>(alpha * (v7 * (T(4) * v0)), v3), v6);
-  const T v20 = times_lower<kNear>(times_lower<kNear>(-v15 * (v14 * (T(4) * v11)), v3), v6);
-  const T v21 = times_lower<kNear>(times_lower<kNear>(alpha * (v7 * (T(4) * v16)), v3), v6);
-  const T v22 = times_lower<kNear>(times_lower<kNear>(-v15 * (v14 * (T(4) * v10)), v3), v6);
-  const T v17 = times_lower<kNear>(alpha * (grad * (d_x * (T(4) * v7))), v3);
-  const T v24 = times_lower<kNear>(times_lower<kNear>(grad * (d_alpha * (v7 * v9)), v3), v6);
-  const T v19 = v18 + times_lower<kNear>(times_lower<kNear>(v7 * (v8 * v9), v3), v6);
-  const T v23 = v22 + times_sech2<kNear>(-v11 * (t0 * (T(2) * square(v1))), v2);
-  grad_grad = v19 + t0 * d_gamma + d_beta;
-  grad_x = times_sech2<kNear>(-v10 * (T(2) * t0) * square(alpha), v2) + v20 + v21;
-  grad_alpha = v23 + times_lower<kNear>(times_lower<kNear>(v7 * (v9 * v16), v3), v6);
-  grad_gamma = times_lower<kNear>(v17, v6) + v24;
+  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v1 = v0 * alpha;
+  const T v2 = T(2) * v1;
+  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(v2)));
+  const T v4 = -v2;
+  const bool c0 = v2 < T(0);
+  const T v5 = v3 + T(1);
+  const T v6 = T(1) / v5;
+  const T v7 = T(4) * square(v6);
+  const T v8 = alpha * v7;
+  const T v9 = v0 * v7;
+  const T e0 = autofn::expm1(-T(2) * std::fabs(v1));
+  const T v10 = c0 ? e0 : -e0;
+  const T v11 = powi<3>(v6) * grad;
+  const T v12 = v2 - T(1);
+  const T v13 = v2 + T(1);
+  const T v14 = c0 ? v3 * v12 - v13 : v12 - v3 * v13;
+  const T v15 = d_x * v8;
+  const T v21 = times_lower<kNear>(times_lower<kNear>(gamma * v15, v2), v4);
+  const T v16 = v9 * d_alpha;
+  const T v17 = -gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha));
+  const T v23 = times_lower<kNear>(times_lower<kNear>(v17, v2), v4);
+  const T v18 = T(4) * v11;
+  const T v19 = times_lower<kNear>(-v14 * (gamma * (d_alpha * v18)), v2);
+  const T v24 = times_lower<kNear>(times_lower<kNear>(grad * (v8 * d_gamma), v2), v4);
+  const T v25 = times_lower<kNear>(times_lower<kNear>(-v14 * (gamma * (d_x * v18)), v2), v4);
+  const T v20 = -gamma * (d_alpha * (v11 * (v10 * (T(8) * square(v0)))));
+  const T v26 = times_lower<kNear>(times_lower<kNear>(grad * (v9 * d_gamma), v2), v4);
+  const T v27 = times_lower<kNear>(times_lower<kNear>(grad * v15, v2), v4);
+  const T v22 = v21 + times_lower<kNear>(times_lower<kNear>(gamma * v16, v2), v4);
+  grad_grad = v22 + v10 * d_gamma / v5 + d_beta;
+  grad_x = v23 + times_lower<kNear>(v19, v4) + v24;
+  grad_alpha = v25 + times_lower<kNear>(times_lower<kNear>(v20, v2), v4) + v26;
+  grad_gamma = v27 + times_lower<kNear>(times_lower<kNear>(grad * v16, v2), v4);
 }
 
 }  // namespace autofn_dyt

@@ -14,7 +14,8 @@
 #ifdef __CUDACC__
 #define AUTOFN_FN __host__ __device__ __forceinline__
 #else
-#define AUTOFN_FN inline
+// A loop around a call is not vectorised: always inline, however long.
+#define AUTOFN_FN inline __attribute__((always_inline))
 #endif
 
 // What glibc's own headers declare under -ffast-math only.
@@ -244,7 +245,8 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 #ifdef __CUDACC__
   const float half = ::expf(0.5f * x);
   const float product = v * half * half;
-  const float found = std::fabs(x) < 200.0f ? std::fma(product, rest, product) : product;
+  const bool rounds = (std::fabs(x) < 200.0f) & (std::fabs(product) < INFINITY);
+  const float found = rounds ? std::fma(product, rest, product) : product;
   return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
 #else
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
@@ -258,7 +260,8 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
   const double half = std::exp(0.5 * x);
   const double product = v * half * half;
-  const double found = std::fabs(x) < 1500.0 ? std::fma(product, rest, product) : product;
+  const bool rounds = (std::fabs(x) < 1500.0) & (std::fabs(product) < INFINITY);
+  const double found = rounds ? std::fma(product, rest, product) : product;
   return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
 }
 

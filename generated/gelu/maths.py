@@ -36,32 +36,32 @@ def _normcdf(x):
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-1024)
+    v0 = torch.clamp(x, min=-64)
     return v0 * _normcdf(v0)
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     return (grad * (0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = 0.5 * v0**2
-    v2 = 0.7978845608028654 * torch.exp(-v1)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 * (0.5 * v0) + _normcdf(v0))
+        v0 = torch.clamp(x, -64, 16)
+        v2 = 0.5 * v0 * 0.7978845608028654 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0)
+        grad_grad = d_x * v2
     if needs[1]:
-        grad_x = v2 * d_x * grad * (1 - v1)
+        v1 = 0.5 * torch.clamp(x, -64, 64)**2
+        grad_x = 0.7978845608028654 * d_x * grad * (1 - v1) * torch.exp(-v1)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     return d_x * (0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0))
 
 

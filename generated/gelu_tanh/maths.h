@@ -93,16 +93,20 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad,
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v0 = clamp(x, T(-64), T(16));
   const T v1 = square(v0);
-  const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
-  const T v3 = T(0.134145) * v1 + T(1);
-  const T v4 = T(2) * v3 * T(0.7978845608028654);
-  const T v5 = times_sigmoid<kNear, true>(v0 * v4, v2) + T(1);
-  const T v6 = times_sigmoid<kNear>(T(2.5464790894703255) * v0 * square(v3), v2);
-  const T v7 = d_x * grad * (v4 + (T(0.53658) * v1 * T(0.7978845608028654) + v4 * v5) - v6);
-  grad_grad = times_sigmoid<kNear>(v5 * d_x, v2);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v7, v2), v2);
+  const T v2 = clamp(x, T(-64), T(64));
+  const T v3 = square(v2);
+  const T v4 = v2 * (T(0.07135481627260025) * v3 + T(1.5957691216057308));
+  const T v5 = T(0.134145) * v3 + T(1);
+  const T v6 = v5 * T(1.5957691216057308);
+  const T v8 = v0 * T(1.5957691216057308) * (T(0.134145) * v1 + T(1));
+  const T v7 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
+  const T v9 = v6 + v6 * (times_sigmoid<kNear, true>(v2 * v6, v4) + T(1));
+  const T v10 = times_sigmoid<kNear>(v2 * (T(2.5464790894703255) * square(v5)), v4);
+  const T v11 = d_x * grad * (v9 + T(0.42812889763560147) * v3 - v10);
+  grad_grad = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v8, v7) + T(1)), v7);
+  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v11, v4), v4);
 }
 
 }  // namespace autofn_gelu_tanh

@@ -26,13 +26,13 @@ def _sigmoids(x):
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-1024)
+    v0 = torch.clamp(x, min=-64)
     return v0 * torch.sigmoid(1.5957691216057308 * (v0 + 0.044715 * v0**3))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
     v1 = grad * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1)
     return (v1 * s0[0],)
@@ -40,25 +40,26 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-    v1 = v0**2
-    v2 = 0.134145 * v1 + 1
-    v3 = 1.5957691216057308 * v2
-    v4 = v3 * (v0 * s0[1]) + 1
-    v5 = s0[0] * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v4 * v5
+        v0 = torch.clamp(x, -64, 16)
+        s1 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
+        grad_grad = d_x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s1[1] + 1) * s1[0]
     if needs[1]:
-        v6 = v3 + (0.42812889763560147 * v1 + v3 * v4)
-        grad_x = s0[1] * v5 * grad * (v6 - s0[0] * (2.5464790894703255 * v0 * v2**2))
+        v1 = torch.clamp(x, -64, 64)
+        s0 = _sigmoids(1.5957691216057308 * (v1 + 0.044715 * v1**3))
+        v2 = v1**2
+        v3 = 0.134145 * v2 + 1
+        v4 = 1.5957691216057308 * v3
+        v5 = v4 + (0.42812889763560147 * v2 + v4 * (s0[1] * (v1 * v4) + 1))
+        v6 = v5 - s0[0] * (2.5464790894703255 * v1) * v3**2
+        grad_x = d_x * (s0[1] * s0[0]) * grad * v6
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
     return d_x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1) * s0[0]
 

@@ -16,6 +16,17 @@ namespace autofn_glu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -46,17 +57,19 @@ AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
 template <typename T, bool kNear = false>
 AUTOFN_FN void glu_double_backward(
     T grad, T d_x, T d_gate, T x, T gate, T& grad_grad, T& grad_x, T& grad_gate) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
-  const T v1 = v0 + T(1);
-  const T v2 = d_gate * x;
-  const T v3 = -gate < T(0) ? v0 : T(1);
-  const T v4 = square(T(1) / v1);
-  const T v6 = times_lower<kNear>(v4 * (v2 * v3), gate);
-  const T v7 = times_lower<kNear>(v4 * (v3 * (d_x * grad)), gate);
-  const T v5 = times_sigmoid<kNear>(-v2 * grad * autofn::tanh(T(0.5) * gate), gate);
-  grad_grad = times_lower<kNear>(d_x / v1, gate) + v6;
-  grad_x = times_lower<kNear>(v4 * (v3 * (d_gate * grad)), gate);
-  grad_gate = v7 + times_sigmoid<kNear, true>(v5, gate);
+  const T v0 = std::fabs(gate);
+  const T v1 = autofn::value(autofn::decay<kNear>(v0)) + T(1);
+  const T v2 = T(1) / v1;
+  const T v3 = -gate;
+  const T v4 = square(v2);
+  const T v5 = v4 * d_gate;
+  const T e0 = autofn::expm1(-v0);
+  const T v7 = times_lower<kNear>(times_lower<kNear>(v5 * x, v3), gate);
+  const T v8 = times_lower<kNear>(times_lower<kNear>(grad * (d_x * v4), v3), gate);
+  const T v6 = -x * (grad * (d_gate * powi<3>(v2))) * (gate < T(0) ? e0 : -e0);
+  grad_grad = times_lower<kNear>(d_x / v1, gate) + v7;
+  grad_x = times_lower<kNear>(times_lower<kNear>(v5 * grad, v3), gate);
+  grad_gate = v8 + times_lower<kNear>(times_lower<kNear>(v6, v3), gate);
 }
 
 }  // namespace autofn_glu

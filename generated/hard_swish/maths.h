@@ -25,7 +25,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T> AUTOFN_FN T hard_swish_forward(T x) {
-  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v0 = clamp(x, T(-16), T(INFINITY));
   const T v1 = maximum(v0 + T(3), T(0));
   return T(0.16666666666666666) * v0 * (v1 >= T(6) ? T(6) : v1);
 }
@@ -38,7 +38,7 @@ template <typename T> AUTOFN_FN T hard_swish_backward(T grad, T x) {
 
 template <typename T>
 AUTOFN_FN void hard_swish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v0 = clamp(x, T(-16), T(16));
   const T v1 = v0 > T(-3) ? (v0 < T(3) ? T(1) : T(0)) : T(0);
   const T v2 = maximum(v0 + T(3), T(0));
   grad_grad = T(0.16666666666666666) * d_x * (v0 * v1 + (v2 >= T(6) ? T(6) : v2));

@@ -14,7 +14,8 @@
 #ifdef __CUDACC__
 #define AUTOFN_FN __host__ __device__ __forceinline__
 #else
-#define AUTOFN_FN inline
+// A loop around a call is not vectorised: always inline, however long.
+#define AUTOFN_FN inline __attribute__((always_inline))
 #endif
 
 // What glibc's own headers declare under -ffast-math only.
@@ -200,6 +201,71 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest)
   }
 }
 
+// exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
+// times(v, decay(y)) rounds once more at most.
+#ifdef __CUDACC__
+template <typename T> struct Decay { T value, half; };
+
+template <typename T> AUTOFN_FN Decay<T> decay(T y) {
+  return {autofn::exp(-y), autofn::exp(T(-0.5) * y)};
+}
+
+template <typename T> AUTOFN_FN Decay<T> decay(T y, T rest) {
+  return {autofn::exp(-y, rest), autofn::exp(T(-0.5) * y, T(0.5) * rest)};
+}
+
+template <typename T> AUTOFN_FN T value(const Decay<T>& e) { return e.value; }
+template <typename T> AUTOFN_FN T times(T v, const Decay<T>& e) { return v * e.half * e.half; }
+#else
+// p 2^n, where the low bits of t hold n + 254; in double the value itself.
+template <typename T> struct Decay { T p, t; };
+
+inline Decay<float> decay(float y, float rest = -0.0f) {
+  const float x = y > 174.0f ? -174.0f : -y;
+  const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
+  const float n = t - kExpShift;
+  float r = std::fma(n, -0x1.62e4p-1f, x);
+  r = std::fma(n, -0x1.7f7d1cp-20f, r) + (y > 174.0f ? -0.0f : rest);
+  return {std::fma(exp_quotient(r), r, 1.0f), t};
+}
+
+inline Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
+
+inline Decay<double> decay(double y, double rest) {
+  const double e = std::exp(-y);
+  return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
+}
+
+inline float value(const Decay<float>& e) { return scaled(e.p, e.t); }
+inline double value(const Decay<double>& e) { return e.p; }
+inline float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
+inline double times(double v, const Decay<double>& e) { return v * e.p; }
+#endif
+
+// A first try: NaN where y is large.
+template <typename T> struct NearDecay { T value; };
+
+template <typename T> AUTOFN_FN T value(const NearDecay<T>& e) { return e.value; }
+template <typename T> AUTOFN_FN T times(T v, const NearDecay<T>& e) { return v * e.value; }
+
+template <bool kNear, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
+  if constexpr (kNear) {
+    return NearDecay<T>{exp_near(-y, rest...)};
+  } else {
+    return autofn::decay(y, rest...);
+  }
+}
+
+// v exp(rest - y), 0 where y is large, whatever v is.
+template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
+  const T product = autofn::times(v, autofn::decay<kNear>(y, rest...));
+  if constexpr (kNear) {
+    return product;
+  } else {
+    return y > (sizeof(T) == 4 ? T(174) : T(1500)) ? T(0) : product;
+  }
+}
+
 #ifndef __CUDACC__
 // v exp(x) from r and t, as exp_reduced.
 inline float times_exp_reduced(float v, float x, float t, float r) {
@@ -214,7 +280,8 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 #ifdef __CUDACC__
   const float half = ::expf(0.5f * x);
   const float product = v * half * half;
-  const float found = std::fabs(x) < 200.0f ? std::fma(product, rest, product) : product;
+  const bool rounds = (std::fabs(x) < 200.0f) & (std::fabs(product) < INFINITY);
+  const float found = rounds ? std::fma(product, rest, product) : product;
   return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
 #else
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
@@ -228,7 +295,8 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
   const double half = std::exp(0.5 * x);
   const double product = v * half * half;
-  const double found = std::fabs(x) < 1500.0 ? std::fma(product, rest, product) : product;
+  const bool rounds = (std::fabs(x) < 1500.0) & (std::fabs(product) < INFINITY);
+  const double found = rounds ? std::fma(product, rest, product) : product;
   return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
 }
 

@@ -31,15 +31,16 @@ template <typename T> AUTOFN_FN T lisht_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T lisht_backward(T grad, T x) {
-  return grad * (times_sech2<kNear>(x, x) + autofn::tanh(x));
+  const T v0 = clamp(x, T(-64), T(64));
+  return grad * (times_sech2<kNear>(v0, v0) + autofn::tanh(v0));
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void lisht_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
-  const T t0 = autofn::tanh(v0);
-  grad_grad = d_x * (t0 + times_sech2<kNear>(v0, v0));
-  grad_x = times_sech2<kNear>(T(2) * d_x * grad * (T(1) - v0 * t0), v0);
+  const T v0 = clamp(x, T(-64), T(64));
+  const T v1 = clamp(x, T(-1024), T(1024));
+  grad_grad = d_x * (times_sech2<kNear>(v0, v0) + autofn::tanh(v0));
+  grad_x = times_sech2<kNear>(T(2) * d_x * grad * (T(1) - v1 * autofn::tanh(v1)), v1);
 }
 
 }  // namespace autofn_lisht

@@ -45,17 +45,20 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
 template <typename T, bool kNear = false>
 AUTOFN_FN void log_cosh_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T t0 = autofn::tanh(input - target);
   const T v0 = T(2) * input - T(2) * target;
-  const T v1 = square(T(1) / (autofn::value(autofn::decay<kNear>(std::fabs(v0))) + T(1)));
-  const T v2 = -v0;
-  const T v3 = v1 * (grad * (T(4) * d_input));
-  const T v4 = v1 * (grad * (T(4) * d_target));
-  const T v5 = times_lower<kNear>(times_lower<kNear>(-v4, v2), v0);
-  const T v6 = times_lower<kNear>(times_lower<kNear>(-v3, v2), v0);
-  grad_grad = t0 * d_input + -t0 * d_target;
-  grad_input = times_lower<kNear>(times_lower<kNear>(v3, v2), v0) + v5;
-  grad_target = v6 + times_lower<kNear>(times_lower<kNear>(v4, v2), v0);
+  const T v1 = std::fabs(v0);
+  const T v2 = autofn::value(autofn::decay<kNear>(v1)) + T(1);
+  const T e0 = autofn::expm1(-v1);
+  const T v3 = (v0 < T(0) ? e0 : -e0) / v2;
+  const T v4 = square(T(1) / v2);
+  const T v5 = -v0;
+  const T v6 = v4 * (grad * (T(4) * d_input));
+  const T v7 = v4 * (grad * (T(4) * d_target));
+  const T v8 = times_lower<kNear>(times_lower<kNear>(-v7, v5), v0);
+  const T v9 = times_lower<kNear>(times_lower<kNear>(-v6, v5), v0);
+  grad_grad = v3 * d_input + -v3 * d_target;
+  grad_input = times_lower<kNear>(times_lower<kNear>(v6, v5), v0) + v8;
+  grad_target = v9 + times_lower<kNear>(times_lower<kNear>(v7, v5), v0);
 }
 
 }  // namespace autofn_log_cosh

@@ -88,7 +88,8 @@ template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T 
       T(2.6202415657042573e-06), T(0.0006480649192183967), T(0.0010926871777721264),
       T(-0.0036799106328429454), T(-0.014993584924528795), T(0.003153222972179397),
       T(0.1086792851437427), T(0.18341467184783952));
-  return std::fabs(v0) < T(0.5) ? v0 * grad * v6 : v7;
+  const T v8 = std::fabs(v0) < T(0.5) ? v0 * grad * v6 : v7;
+  return x >= T(INFINITY) ? grad * T(0.6931471805599453) : v8;
 }
 
 template <typename T, bool kNear = false>

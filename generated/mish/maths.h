@@ -49,38 +49,42 @@ template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
 }
 
 template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = T(4) * clamp(x, T(-4e+18), T(4e+18));
-  const T v2 = v1 + T(6);
-  const T v3 = v1 + T(4);
-  const T v4 = v0 * (v0 * (v2 + v0 * v3) + T(4)) + T(1);
-  const bool c0 = x < T(0);
-  const T v5 = square(c0 ? v0 * (v0 + T(2)) + T(2) : v0 * (T(2) * v0 + T(2)) + T(1));
-  const T v6 = grad * (c0 ? v3 + v0 * (v2 + v0 * (v0 + T(4))) : v4) / v5;
-  return times_lower<kNear>(v6, x);
+  const T v0 = clamp(x, T(-1024), T(64));
+  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = T(4) * v0;
+  const T v3 = v2 + T(6);
+  const T v4 = v2 + T(4);
+  const T v5 = v1 * (v1 * (v3 + v1 * v4) + T(4)) + T(1);
+  const bool c0 = v0 < T(0);
+  const T v6 = T(1) / (c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
+  const T v7 = grad * (c0 ? v4 + v1 * (v3 + v1 * (v1 + T(4))) : v5) * square(v6);
+  return times_lower<kNear>(v7, v0);
 }
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void mish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v0 = clamp(x, T(-1024), T(64));
   const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v2 = T(4) * v0;
+  const T v3 = v2 + T(6);
+  const T v4 = v2 + T(4);
+  const T v5 = clamp(x, T(-1024), T(1024));
+  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v5)));
+  const T v7 = T(2) * v5;
+  const T v8 = v7 - T(2);
+  const T v9 = T(3) * v5 - T(6);
+  const T v10 = v7 + T(8);
+  const T v11 = v7 + T(4);
+  const T v12 = v1 * (v1 * (v3 + v1 * v4) + T(4)) + T(1);
   const bool c0 = v0 < T(0);
-  const T v2 = T(1) / (c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
-  const T v3 = T(4) * v0;
-  const T v4 = v3 + T(6);
-  const T v5 = v3 + T(4);
-  const T v6 = T(2) * v0;
-  const T v7 = v6 - T(2);
-  const T v8 = T(3) * v0 - T(6);
-  const T v9 = v6 + T(8);
-  const T v10 = v6 + T(4);
-  const T v11 = v1 * (v1 * (v4 + v1 * v5) + T(4)) + T(1);
-  const T v12 = d_x * square(v2) * (c0 ? v5 + v1 * (v4 + v1 * (v1 + T(4))) : v11);
-  const T v13 = v7 + v1 * (v8 + v1 * (-v1 * v10 - v9));
-  const T v14 = c0 ? v1 * (v1 * (v8 + v1 * v7) - v9) - v10 : v13;
-  const T v15 = times_lower<kNear>(-d_x * (T(4) * powi<3>(v2)) * grad * v14, -v6);
-  grad_grad = times_lower<kNear>(v12, v0);
-  grad_x = times_lower<kNear>(v15, v0);
+  const T v13 = square(c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
+  const T v14 = d_x * (c0 ? v4 + v1 * (v3 + v1 * (v1 + T(4))) : v12) / v13;
+  const T v15 = v8 + v6 * (v9 + v6 * (-v10 - v6 * v11));
+  const bool c1 = v5 < T(0);
+  const T v16 = T(4) * d_x * grad * (c1 ? v6 * (v6 * (v9 + v6 * v8) - v10) - v11 : v15);
+  const T v17 = v16 / powi<3>(c1 ? v6 * (v6 + T(2)) + T(2) : v6 * (T(2) * v6 + T(2)) + T(1));
+  grad_grad = times_lower<kNear>(v14, v0);
+  grad_x = times_lower<kNear>(times_lower<kNear>(-v17, -v7), v5);
 }
 
 }  // namespace autofn_mish

@@ -68,7 +68,7 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     sp0 = _softplus(v0)
     v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
     return (grad * v1,)
@@ -76,23 +76,24 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    sp0 = _softplus(v0)
-    v1 = _tanh_softplus(v0, sp0)
-    v2 = _sech2_softplus(v0, sp0)
-    s0 = _sigmoids(v0)
-    v3 = v0 * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v1 + v2 * v3)
+        v0 = torch.clamp(x, -1024, 64)
+        sp0 = _softplus(v0)
+        v2 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
+        grad_grad = d_x * v2
     if needs[1]:
-        grad_x = d_x * (v2 * s0[0]) * grad * (v0 * s0[1] + 2 - v3 * (2 * v1))
+        v1 = torch.clamp(x, -1024, 1024)
+        s0 = _sigmoids(v1)
+        sp1 = _softplus(v1)
+        v3 = v1 * s0[1] + 2 - s0[0] * (2 * v1) * _tanh_softplus(v1, sp1)
+        grad_x = s0[0] * d_x * grad * v3 * _sech2_softplus(v1, sp1)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     sp0 = _softplus(v0)
     v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
     return d_x * v1

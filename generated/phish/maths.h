@@ -38,7 +38,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 
 namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
-  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v0 = clamp(x, T(-64), T(INFINITY));
   return v0 * autofn::tanh(autofn::times_normcdf<kNear>(v0, v0));
 }
 }  // namespace scalar
@@ -53,7 +53,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
 
 namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v0 = clamp(x, T(-64), T(64));
   const T v1 = autofn::times_normcdf<kNear>(v0, v0);
   const T v2 = T(0.3989422804014327) * v0;
   const T v3 = autofn::times_exp_product<kNear>(v2, v0, T(-0.5) * v0);
@@ -70,18 +70,21 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
-  const T cdf0 = autofn::normcdf<kNear>(v0);
+  const T v0 = clamp(x, T(-64), T(64));
   const T v1 = autofn::times_normcdf<kNear>(v0, v0);
-  const T t0 = autofn::tanh(v1);
-  const T v2 = square(v0);
-  const T v3 = -T(0.5) * v2;
-  const T v4 = T(0.3989422804014327) * v0;
-  const T v5 = autofn::times_exp<kNear>(T(0.7978845608028654) * v0, v3) + T(2) * cdf0;
-  const T v6 = t0 + times_sech2<kNear>(v0 * (cdf0 + autofn::times_exp<kNear>(v4, v3)), v1);
-  const T v7 = v5 + autofn::times_exp<kNear>(v4 * (T(2) - v2), v3);
-  grad_grad = d_x * v6;
-  grad_x = times_sech2<kNear>(d_x * grad * (v7 - t0 * (T(0.5) * v0) * square(v5)), v1);
+  const T v2 = clamp(x, T(-64), T(1024));
+  const T v3 = autofn::times_normcdf<kNear>(v2, v2);
+  const T v4 = square(v2);
+  const T v5 = -T(0.5) * v4;
+  const T v6 = autofn::times_exp<kNear>(T(0.7978845608028654) * v2, v5);
+  const T v7 = v6 + T(2) * autofn::normcdf<kNear>(v2);
+  const T v8 = T(0.5) * v0 * T(0.7978845608028654);
+  const T v9 = autofn::times_exp_product<kNear>(v8, v0, T(-0.5) * v0);
+  const T v10 = times_sech2<kNear>(v0 * (autofn::normcdf<kNear>(v0) + v9), v1);
+  const T v11 = v7 + autofn::times_exp<kNear>(T(0.3989422804014327) * v2 * (T(2) - v4), v5);
+  const T v12 = d_x * grad * (v11 - T(0.5) * v2 * square(v7) * autofn::tanh(v3));
+  grad_grad = d_x * (v10 + autofn::tanh(v1));
+  grad_x = times_sech2<kNear>(v12, v3);
 }
 }  // namespace scalar
 

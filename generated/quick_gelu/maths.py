@@ -31,28 +31,29 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    v0 = 1.702 * torch.clamp(x, -1024, 64)
     s0 = _sigmoids(v0)
     return (grad * (v0 * s0[1] + 1) * s0[0],)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.702 * v0
-    s0 = _sigmoids(v1)
-    v2 = d_x * s0[0]
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v2 * (v1 * s0[1] + 1)
+        v0 = 1.702 * torch.clamp(x, -1024, 64)
+        s0 = _sigmoids(v0)
+        grad_grad = d_x * (v0 * s0[1] + 1) * s0[0]
     if needs[1]:
-        grad_x = s0[1] * v2 * grad * (3.404 - 2.896804 * v0 * torch.tanh(0.851 * v0))
+        v1 = torch.clamp(x, -1024, 1024)
+        s1 = _sigmoids(1.702 * v1)
+        v2 = d_x * grad * (3.404 - 2.896804 * v1 * torch.tanh(0.851 * v1)) * s1[1]
+        grad_x = v2 * s1[0]
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    v0 = 1.702 * torch.clamp(x, -1024, 64)
     s0 = _sigmoids(v0)
     return d_x * (v0 * s0[1] + 1) * s0[0]
 

@@ -34,6 +34,15 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T 
   return x < T(0) ? low : v;
 }
 
+// v * sigmoid(x), rounded to a subnormal number once.
+template <bool kNear, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * (T(1) / (T(1) + e));
+  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
+}
+
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
@@ -53,43 +62,42 @@ template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {
   const T v0 = x + T(1.1930599212646484) + T(4.766353952868329e-08);
-  const T v1 = clamp(x, T(-1024), T(1024));
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v1)));
+  const T v1 = clamp(x, T(-1024), T(16));
   const T sp0 = softplus<kNear>(v1);
-  const T v3 = autofn::erf(sp0);
-  const T v4 = T(1.1283791670955126) * v1;
-  const T v5 = v3 + autofn::times_exp_product<kNear>(v4, sp0, T(-1) * sp0);
-  const T v7 = grad * (v1 < T(0) ? v3 + v2 * v5 : v5 + v2 * v3) / (v2 + T(1));
-  const T v6 = grad * (T(1.1283791670955126) * v1 + T(1.1283791670955126));
-  const T v9 = v1 < T(-48) ? times_lower<kNear>(v6, v1) : v7;
-  const T v8 = polynomial<8>(v0, T(-1.4196625725236107e-08), T(-2.9651318548157247e-08),
-      T(-3.154672131104448e-08), T(1.4163754348055374e-07), T(8.094470804988633e-07),
-      T(1.4865534694262682e-06), T(-1.8894573905194469e-06), T(-1.8353882664469678e-05),
-      T(-4.4604621279662606e-05), T(-1.2015691100415652e-06), T(0.0003321028894520677),
-      T(0.0010481488697154033), T(0.000871696065012318), T(-0.00452453163103909),
-      T(-0.01871308403686767), T(-0.023334206031377275), T(0.04754569104272777),
-      T(0.23161220121136644), T(0.30150488936299114));
-  return std::fabs(v0) < T(0.4375) ? v0 * grad * v8 : v9;
+  const T v2 = times_sigmoid<kNear>(T(1.1283791670955126) * v1, v1);
+  const T v3 = autofn::times_exp_product<kNear>(v2, sp0, T(-1) * sp0) + autofn::erf(sp0);
+  const T v4 = polynomial<10>(v0, T(-1.5217283459576316e-11), T(8.873421427229159e-13),
+      T(7.30016996612012e-11), T(-3.300750229455122e-11), T(-1.9381926551829743e-10),
+      T(2.8966222096569974e-10), T(1.2614771916822614e-09), T(6.939243347523678e-10),
+      T(-7.293258857046527e-09), T(-3.041430935199269e-08), T(-3.8373211724878944e-08),
+      T(1.4194575984350184e-07), T(8.121167009551427e-07), T(1.4864873613709459e-06),
+      T(-1.8900181741810484e-06), T(-1.83538743371323e-05), T(-4.460455220526199e-05),
+      T(-1.201569739577547e-06), T(0.0003321028844072634), T(0.0010481488697431803),
+      T(0.0008716960652208427), T(-0.004524531631039747), T(-0.018713084036871955),
+      T(-0.02333420603137727), T(0.047545691042727795), T(0.23161220121136644),
+      T(0.30150488936299114));
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v4 : grad * v3;
 }
 
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(1024));
+  const T v0 = clamp(x, T(-1024), T(16));
   const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T v2 = v1 + T(1);
   const T sp0 = softplus<kNear>(v0);
-  const T v3 = autofn::erf(sp0);
-  const T v4 = T(2) * v0;
-  const T v5 = T(-1) * sp0;
-  const T v6 = v3 + autofn::times_exp_product<kNear>(T(0.5641895835477563) * v4, sp0, v5);
-  const T v7 = sp0 * v4 - T(2);
-  const T v8 = v0 + T(2);
-  const bool c0 = v0 < T(0);
-  const T v9 = T(1.1283791670955126) * d_x * grad * (c0 ? v1 * v7 - v8 : v7 - v1 * v8);
-  const T v10 = times_lower<kNear>(-v9 / square(v2), v0);
-  grad_grad = d_x * (c0 ? v3 + v1 * v6 : v6 + v1 * v3) / v2;
-  grad_x = autofn::times_exp_product<kNear>(v10, sp0, v5);
+  const T v2 = autofn::erf(sp0);
+  const T v3 = v0 * T(1.1283791670955126);
+  const T v4 = v2 + autofn::times_exp_product<kNear>(v3, sp0, T(-1) * sp0);
+  const T v5 = clamp(x, T(-1024), T(64));
+  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v5)));
+  const T sp1 = softplus<kNear>(v5);
+  const T v7 = sp1 * (T(2) * v5) - T(2);
+  const T v8 = v5 + T(2);
+  const T v9 = v5 < T(0) ? v6 * v7 - v8 : v7 - v6 * v8;
+  const T v10 = -T(1.1283791670955126) * d_x * grad * v9 / square(v6 + T(1));
+  const T v11 = times_lower<kNear>(v10, v5);
+  grad_grad = d_x * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
+  grad_x = autofn::times_exp_product<kNear>(v11, sp1, T(-1) * sp1);
 }
 }  // namespace scalar
 

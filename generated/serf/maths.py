@@ -38,7 +38,7 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 16)
     sp0 = _softplus(v0)
     v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
     return (grad * (v1 + torch.erf(sp0)),)
@@ -46,23 +46,25 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    sp0 = _softplus(v0)
-    s0 = _sigmoids(v0)
-    v1 = 2 * s0[0]
-    v2 = v0 * v1
-    v3 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 * v3 + torch.erf(sp0))
+        v0 = torch.clamp(x, -1024, 16)
+        sp0 = _softplus(v0)
+        v3 = 2 * v0 * 0.5641895835477563 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
+        grad_grad = d_x * (v3 + torch.erf(sp0))
     if needs[1]:
-        grad_x = d_x * (v1 * v3) * grad * (v0 * s0[1] + 2 - sp0 * v2)
+        v1 = torch.clamp(x, -1024, 64)
+        sp1 = _softplus(v1)
+        s0 = _sigmoids(v1)
+        v2 = 2 * s0[0]
+        v4 = d_x * (0.5641895835477563 * v2) * grad * (v1 * s0[1] + 2 - v2 * (v1 * sp1))
+        grad_x = v4 * torch.exp(sp1 * -1 * sp1)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 16)
     sp0 = _softplus(v0)
     v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
     return d_x * (v1 + torch.erf(sp0))

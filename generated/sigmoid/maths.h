@@ -15,6 +15,17 @@ namespace autofn_sigmoid {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
@@ -32,15 +43,6 @@ AUTOFN_FN T sigmoid(T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
-}
-
 template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_forward(T x) {
   return sigmoid<kNear>(x);
 }
@@ -52,10 +54,13 @@ template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = times_sigmoid<kNear>(-d_x * grad * autofn::tanh(T(0.5) * x), x);
-  grad_grad = times_lower<kNear>(d_x * (-x < T(0) ? v0 : T(1)) / square(v0 + T(1)), x);
-  grad_x = times_sigmoid<kNear, true>(v1, x);
+  const T v0 = std::fabs(x);
+  const T v1 = T(1) / (autofn::value(autofn::decay<kNear>(v0)) + T(1));
+  const T v2 = -x;
+  const T e0 = autofn::expm1(-v0);
+  const T v3 = times_lower<kNear>(-d_x * powi<3>(v1) * grad * (x < T(0) ? e0 : -e0), v2);
+  grad_grad = times_lower<kNear>(times_lower<kNear>(d_x * square(v1), v2), x);
+  grad_x = times_lower<kNear>(v3, x);
 }
 
 }  // namespace autofn_sigmoid

@@ -14,7 +14,8 @@
 #ifdef __CUDACC__
 #define AUTOFN_FN __host__ __device__ __forceinline__
 #else
-#define AUTOFN_FN inline
+// A loop around a call is not vectorised: always inline, however long.
+#define AUTOFN_FN inline __attribute__((always_inline))
 #endif
 
 // What glibc's own headers declare under -ffast-math only.
@@ -265,44 +266,34 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T 
   }
 }
 
-// tanh(x): an odd polynomial below 1, else 1 - 2 / (exp(2 |x|) + 1), with the sum in the
-// denominator as 2^n (exp(r) - 1) + (2^n + 1). At most 0.95 ULP over every float32
-// (benchmarks/primitives.md).
-AUTOFN_FN float tanh(float x) {
+// expm1(x): x = n ln 2 + r; 2^n r + (2^n - 1), exact where it cancels, and 2^n r^2 q(r) with q of
+// degree 4. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
+AUTOFN_FN float expm1(float x) {
 #ifdef __CUDACC__
-  return ::tanhf(x);
+  return ::expm1f(x);
 #else
-  const float y = std::fabs(x);
-  // 1.5 * 2^23 + 127
-  const float t = std::fma(y, 0x1.715476p+1f, 0x1.8000fep+23f);
-  const float n = t - 0x1.8000fep+23f;
-  float r = std::fma(y, 2.0f, n * -0x1.62e4p-1f);
-  r = std::fma(n, -0x1.7f7d1cp-20f, r);
-  float p = 0x1.6bedeap-10f;
-  p = std::fma(p, r, 0x1.122872p-7f);
-  p = std::fma(p, r, 0x1.5556c2p-5f);
-  p = std::fma(p, r, 0x1.5554bp-3f);
-  p = std::fma(p, r, 0x1.fffffep-2f);
-  p = std::fma(p, r * r, r);
+  // n goes up at log2(1.5), r in [log 0.75, log 1.5): no cancellation in the last sum meets a
+  // larger rounding of exp(r) - 1 than half of the result's.
+  // 1.5 * 2^23 + 126: t shifted is 2^(n - 1), and twice that may overflow.
+  const float t = std::fma(x, 0x1.715476p+0f, -0.0849625f) + 0x1.8000fcp+23f;
+  const float n = t - 0x1.8000fcp+23f;
+  const float h = std::fma(n, -0x1.62e4p-1f, x);
+  const float r = std::fma(n, -0x1.7f7d1cp-20f, h);
+  float p = 0x1.7ed0e8p-10f;
+  p = std::fma(p, r, 0x1.11e5a0p-7f);
+  p = std::fma(p, r, 0x1.5546a4p-5f);
+  p = std::fma(p, r, 0x1.5554e8p-3f);
+  p = std::fma(p, r, 0x1.000004p-1f);
+  p = std::fma(p, r * r, n * -0x1.7f7d1cp-20f) + h;
   const float s = power_of_two(t);
-  p = 1.0f - 2.0f / std::fma(p, s, s + 1.0f);
-  // 1 from here on; the scale above is right up to 44.
-  p = y > 10.0f ? 1.0f : p;
-  const float z = x * x;
-  float q = -0x1.77dd58p-12f;
-  q = std::fma(q, z, 0x1.2da514p-9f);
-  q = std::fma(q, z, -0x1.0460ccp-7f);
-  q = std::fma(q, z, 0x1.600994p-6f);
-  q = std::fma(q, z, -0x1.b96222p-5f);
-  q = std::fma(q, z, 0x1.110be2p-3f);
-  q = std::fma(q, z, -0x1.55553cp-2f);
-  q = std::fma(q * z, y, y);
-  // NaN too.
-  p = y >= 1.0f ? p : q;
-  return from_bits(bits(p) | (bits(x) & INT32_MIN));
+  p = std::fma(p, s, s - 0.5f);
+  p = p + p;
+  p = x > 89.0f ? INFINITY : p;
+  p = x < -20.0f ? -1.0f : p;
+  return x == 0.0f ? x : p;
 #endif
 }
 
-AUTOFN_FN double tanh(double x) { return std::tanh(x); }
+AUTOFN_FN double expm1(double x) { return std::expm1(x); }
 
 }  // namespace autofn

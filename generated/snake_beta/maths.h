@@ -51,19 +51,13 @@ namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = autofn::times_exp<kNear>(x, alpha);
-  const T sn0 = autofn::sin<kNear>(T(2) * v0);
-  const T v1 = autofn::times_exp<kNear>(sn0, alpha);
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(beta)));
-  const T v3 = v2 + T(1e-09);
-  const bool c0 = beta < T(0);
-  const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
-  const T v5 = grad / v4;
-  const T v6 = -beta;
-  const T v7 = -grad * square(autofn::sin<kNear>(v0)) / square(v4);
-  grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
-  grad_alpha = times_lower<kNear>(v5 * (v0 * sn0), v6);
-  grad_beta = times_lower<kNear>(times_lower<kNear>(v7, beta), v6);
+  const T v0 = T(1) / (autofn::exp<kNear>(beta) + T(1e-09));
+  const T v1 = autofn::times_exp<kNear>(x, alpha);
+  const T sn0 = autofn::sin<kNear>(T(2) * v1);
+  const T v2 = autofn::times_exp<kNear>(square(autofn::sin<kNear>(v1)), beta);
+  grad_x = grad * (v0 * autofn::times_exp<kNear>(sn0, alpha) + T(1));
+  grad_alpha = grad * (sn0 * (v0 * v1));
+  grad_beta = -grad * square(v0) * v2;
 }
 }  // namespace scalar
 

@@ -77,17 +77,28 @@ AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = v0 * beta;
-  const T t0 = autofn::tanh(T(0.5) * v1);
-  const T v2 = grad * (T(2) - v1 * t0);
-  const T v6 = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v1, v1) + T(1)), v1);
-  const T v5 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v0 * (v0 * d_beta), v1), v1);
-  const T v7 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(beta * (d_x * v2), v1), v1);
-  const T v3 = v0 * v2;
-  const T v8 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_x * v3, v1), v1);
-  const T v4 = times_sigmoid<kNear>(-grad * (d_beta * (t0 * powi<3>(v0))), v1);
-  grad_grad = v6 + v5;
-  grad_x = v7 + times_sigmoid<kNear, true>(times_sigmoid<kNear>(d_beta * v3, v1), v1);
-  grad_beta = v8 + times_sigmoid<kNear, true>(v4, v1);
+  const T v2 = std::fabs(v1);
+  const T v3 = autofn::value(autofn::decay<kNear>(v2));
+  const T v4 = v3 + T(1);
+  const T v5 = T(1) / v4;
+  const bool c0 = v1 < T(0);
+  const T v6 = square(v5);
+  const T v7 = -v1;
+  const T v8 = v1 - T(2);
+  const T v9 = v1 + T(2);
+  const T v10 = powi<3>(v5);
+  const T v11 = c0 ? v3 * v8 - v9 : v8 - v3 * v9;
+  const T e0 = autofn::expm1(-v2);
+  const T v16 = times_lower<kNear>(v6 * d_x * (c0 ? v1 + v4 : v3 * (v1 + T(1)) + T(1)), v1);
+  const T v17 = times_lower<kNear>(times_lower<kNear>(d_beta * (v6 * square(v0)), v7), v1);
+  const T v12 = times_lower<kNear>(-v11 * (beta * (grad * (v10 * d_x))), v7);
+  const T v13 = v0 * v10;
+  const T v14 = times_lower<kNear>(-v11 * (grad * (d_beta * v13)), v7);
+  const T v18 = times_lower<kNear>(times_lower<kNear>(-v11 * (grad * (d_x * v13)), v7), v1);
+  const T v15 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
+  grad_grad = v16 + v17;
+  grad_x = times_lower<kNear>(v12, v1) + times_lower<kNear>(v14, v1);
+  grad_beta = v18 + times_lower<kNear>(times_lower<kNear>(v15, v7), v1);
 }
 }  // namespace scalar
 
