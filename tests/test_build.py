@@ -669,3 +669,16 @@ def test_what_all_packages_share_is_compiled_once(tmp_path: Path, wrapper: Wrapp
     (other / "kernel.h").write_text("\n// another\n" + (other / "kernel.h").read_text())
     assert twice(build.runtime(other)) == 42.0
     assert len(wrapper.compiled) == 6 + 4
+
+
+@needs_compiler
+@pytest.mark.skipif(shutil.which("nm") is None, reason="no nm")
+def test_long_kernels_are_inlined(tmp_path: Path) -> None:
+    """A loop around a call is not vectorised: this kernel took five times as long."""
+    folder = Path(__file__).resolve().parent.parent / "generated" / "quaternion_product"
+    made = tmp_path / "kernels.o"
+    flags = ["-std=c++17", "-O2", "-c", str(folder / "kernels.cpp"), "-o", str(made)]
+    subprocess.run([str(COMPILER), *flags], check=True)
+    names = subprocess.run(["nm", "-C", made], check=True, capture_output=True, text=True).stdout
+    assert "quaternion_product_forward_block<float>" in names
+    assert "quaternion_product_forward<float>" not in names
