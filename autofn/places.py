@@ -87,6 +87,32 @@ def of_zero(body: Callable[..., Any]) -> Location | None:
     return None
 
 
+def of_truth(body: Callable[..., Any], names: frozenset[str]) -> Location | None:
+    """Where arithmetic of such names stands for true or false: in `x and y`, `not x`, `if x:`."""
+    where = of_definition(body)
+    for node, start, indent in _nodes(body):
+        tested: list[ast.expr] = []
+        if isinstance(node, ast.BoolOp):
+            tested = node.values
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            tested = [node.operand]
+        elif isinstance(node, ast.If | ast.IfExp | ast.While | ast.Assert):
+            tested = [node.test]
+        for each in tested:
+            if _is_arithmetic(each, names):
+                return _place(each, where.file, start, indent)
+    return None
+
+
+def _is_arithmetic(node: ast.expr, names: frozenset[str]) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.BinOp):
+        return _is_arithmetic(node.left, names) or _is_arithmetic(node.right, names)
+    operand = isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.UAdd | ast.USub)
+    return operand and _is_arithmetic(node.operand, names)  # type: ignore[attr-defined]
+
+
 def of_syntax(error: SyntaxError, file: str) -> Location:
     """The place that a syntax error names, in `file` where it names none."""
     line, begin = error.lineno or 1, (error.offset or 0) - 1

@@ -64,6 +64,7 @@ def trace(formula: Formula) -> Definition:
             where=where,
             remedy="split it into several formulas",
         )
+    _check_truth(formula, leaves)
     names: tuple[str, ...] | None = None
     named = False
     variants: list[Variant] = []
@@ -128,6 +129,22 @@ def _check_names(name: str, parameters: tuple[Parameter, ...], where: Location) 
                 where=where,
                 remedy="those names are the generated code's own; drop the underscore",
             )
+
+
+@about("body")
+def _check_truth(formula: Formula, leaves: tuple[Leaf, ...]) -> None:
+    """SymPy's symbols are true, whatever they stand for: `x and 2*x` would be 2*x."""
+    always = frozenset(
+        leaf.path for leaf in leaves if leaf.symbol is not None and leaf.kind is not Kind.OPTIONAL
+    )
+    where = places.of_truth(formula.body, always)
+    if where is not None:
+        raise FormulaError(
+            f"{places.text_at(where)} stands for true or false, which it is not when the formula "
+            "is written",
+            where=where,
+            remedy="compare it, in Piecewise or And: And(x > 0, y > 0)",
+        )
 
 
 def _choices_of(leaf: Leaf) -> tuple[Choice, ...]:

@@ -246,6 +246,9 @@ def test_what_newcomers_write_in_place_of_sympy(body: str, what: str, remedy: st
         ("max(x, 0)", "max(x, 0)", "write Max(a, b) or Min(a, b)"),
         ("2 * (0 < x < 1)", "0 < x < 1", "write And(0 < x, x < 1)"),
         ("slope + x / 0", "x / 0", "look for a division by zero"),
+        ("x and 2 * slope", "x", "compare it, in Piecewise or And: And(x > 0, y > 0)"),
+        ("slope if -x + 1 else x", "-x + 1", "compare it, in Piecewise or And"),
+        ("not x * slope", "x * slope", "compare it"),
     ],
 )
 def test_the_part_of_a_line_that_is_meant(body: str, under: str, remedy: str) -> None:
