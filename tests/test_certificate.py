@@ -9,9 +9,10 @@ import shutil
 from pathlib import Path
 
 import pytest
+import sympy
 import torch
 from click.testing import CliRunner
-from sympy import Float, exp, log, pi, sqrt, tanh
+from sympy import Float, Rational, exp, log, pi, sqrt, tanh
 
 from autofn import Formula, formula
 from autofn.certificate.measure import error_in_ulp
@@ -19,8 +20,10 @@ from autofn.certificate.model import BARS, CPU, NATIVE, TORCH, Certificate, Find
 from autofn.certificate.run import certify
 from autofn.cli import cli
 from autofn.errors import FormulaError
+from autofn.load import load_file
 from autofn.package import Package
 from autofn.pipeline import generate
+from autofn.resources import library
 from autofn.verify.known import recognised
 
 compiled = pytest.mark.skipif(
@@ -116,9 +119,50 @@ def test_naive_formulas_come_out_stable(name: str) -> None:
     assert name == "cubic" or not missed, missed
 
 
+OUTSIDE = {
+    "planck": lambda x: x**3 / (exp(x) - 1),
+    "bose": lambda x: x / (exp(x) - 1),
+    "langevin": lambda x: sympy.coth(x) - 1 / x,
+    "shifted": lambda x: log(2 + exp(x)),
+    "triple": lambda x: log(1 + exp(x) + exp(-x)),
+    "lograised": lambda x: log(1 + sympy.sinh(x) ** 2),
+    "halved": lambda x: sympy.sinh(x) / (1 + sympy.cosh(x)),
+    "gudermann": lambda x: sympy.atan(sympy.sinh(x)),
+    "smish": lambda x: x * tanh(log(1 + 1 / (1 + exp(-x)))),
+    "gish": lambda x: x * log(2 - exp(-exp(x))),
+    "isru": lambda x: x / sqrt(1 + x**2),
+    "arctan_gate": lambda x: x * (sympy.atan(x) / pi + Rational(1, 2)),
+    "swim": lambda x: x / 2 * (1 + x / sqrt(1 + x**2)),
+    "cosines": lambda x: (1 - sympy.cos(x)) / x**2,
+    "slow": lambda x: sympy.asinh(x) / (1 + sympy.Abs(x)),
+}
+
+
+@compiled
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OUTSIDE)
+def test_outside_formulas_meet_the_bars(name: str) -> None:
+    definition = formula(_body(name)).definition
+    found = certify(generate(definition), definition, "quick")
+    missed = [each for each in found.misses if each.startswith(CPU)]
+    assert not missed
+
+
+FULL = ("tanh", "mish", "huber")
+
+
+@compiled
+@pytest.mark.parametrize("name", FULL)
+def test_the_full_level(name: str) -> None:
+    (made,) = load_file(library() / f"{name}.py")
+    found = certify(generate(made.definition), made.definition, "full")
+    assert not [each for each in found.misses if each.startswith(CPU)]
+    assert found.not_run == ()
+
+
 def _body(name: str):  # type: ignore[no-untyped-def]
     def body(x):  # type: ignore[no-untyped-def]
-        return NAIVE[name](x)
+        return {**NAIVE, **OUTSIDE}[name](x)
 
     body.__name__ = name
     return body
