@@ -16,6 +16,7 @@ from torch.utils import _pytree
 from autofn.backends import pytorch
 from autofn.functions import sigmoid, softplus, times_exp
 from autofn.program import ELEMENT, Input, Result, lower
+from generated.tanh_exp import tanh_exp
 from generated.tanhshrink import tanhshrink
 from generated.two_outputs import two_outputs
 
@@ -157,3 +158,11 @@ def test_a_polynomial_near_zero_makes_no_nan_far_out() -> None:
     x = torch.tensor([-1e5, -50.0, -0.5, 0.0, 0.5, 50.0, 1e5])
     found = in_graph(func.grad(lambda x: tanhshrink(x).sum()))(x)
     torch.testing.assert_close(found, torch.tanh(x) ** 2)
+
+
+def test_saturation_of_an_exponential_makes_no_nan_far_out() -> None:
+    """tanh'(exp(x)) is 0 where exp'(x) is infinite."""
+    x = torch.tensor([-1e5, 0.0, 5.0, 60.0, 90.0, 1e5])
+    found = in_graph(func.grad(lambda x: tanh_exp(x).sum()))(x)
+    torch.testing.assert_close(found[2:], torch.ones(4))
+    torch.testing.assert_close(found[:2], func.grad(lambda x: tanh_exp(x).sum())(x[:2]))

@@ -16,13 +16,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from sympy import S
 
-from autofn.program import ELEMENT, Node, Program, pruned
+from autofn.program import ELEMENT, Node, Output, Program, pruned
 
 SPELLING: Mapping[str, str] = {
     "sigmoid_shared": "_sigmoid_shared({0})",
     "softplus_shared": "_softplus_shared({0})",
     "sigmoid_minus": "_sigmoid_minus({0})",
     "softplus_minus": "_softplus_minus({0})",
+    "exp_below": "_exp_below({0})",
     "sigmoid_power": "_sigmoid_power({0}, {1}, {2})",
     "sigmoid_minus_power": "_sigmoid_minus_power({0}, {1}, {2})",
     "tanh_in_graph": "_tanh({0})",
@@ -61,6 +62,9 @@ HELPERS: Mapping[str, str] = {
     n = _decay(x)
     r = 1 / (1 + n)
     return torch.where(x < 0, r, n * r)''',
+    "_exp_below": '''def _exp_below(x):
+    """exp(x) for functions that are constant far out; in graphs of a finite derivative."""
+    return torch.exp(torch.clamp(x, max=8) if torch.compiler.is_compiling() else x)''',
     "_multiplied": '''def _multiplied(n):
     """Whether a power n is to be products."""
     return torch.compiler.is_compiling() and isinstance(n, (int, float)) and n in (1, 2, 3, 4)''',
@@ -153,6 +157,7 @@ def for_graphs(program: Program) -> Program:
     old = program.nodes
     base = dict(_bases(old))
     powers = dict(_powers(old))
+    below = _saturating(old, program.outputs)
     shared = _shared(old, base) | {base[plus] for plus, _ in powers.values()}
     nodes: list[Node] = []
     at: dict[int, int] = {}
@@ -172,6 +177,8 @@ def for_graphs(program: Program) -> Program:
             of_minus = base[plus] == old[plus].args[0]
             op = "sigmoid_minus_power" if of_minus else "sigmoid_power"
             args = (base[plus], n, *args)
+        elif k in below:
+            op = "exp_below"
         elif op == "times_exp" and _is_indicator(old, args[0]):
             yes, _, zero = old[args[0]].args
             like = dataclasses.replace(node, op="select", args=(at[yes], at[args[1]], at[zero]))
@@ -206,6 +213,21 @@ def _shared(nodes: Sequence[Node], base: Mapping[int, int]) -> set[int]:
     for k, u in base.items():
         kinds.setdefault(u, set()).add((nodes[k].op, nodes[k].args[0] == u))
     return {u for u, of in kinds.items() if len(of) > 1}
+
+
+def _saturating(nodes: Sequence[Node], outputs: Sequence[Output]) -> set[int]:
+    """Exponentials of elements that only functions take which are constant from exp(8) on."""
+    users: dict[int, set[str]] = {
+        each.node: {"output"} for each in outputs if each.node is not None
+    }
+    for node in nodes:
+        for arg in node.args:
+            users.setdefault(arg, set()).add(node.op)
+    return {
+        k
+        for k, node in enumerate(nodes)
+        if node.op == "exp" and ELEMENT in node.axes and users[k] <= {"tanh", "sech2", "erf"}
+    }
 
 
 def _is_indicator(nodes: Sequence[Node], k: int) -> bool:
