@@ -49,6 +49,11 @@ def _decay(x):
     return torch.exp(torch.where(x < 0, x, -x))
 
 
+def _exp_below(x):
+    """exp(x) for functions that are constant far out; in graphs of a finite derivative."""
+    return torch.exp(torch.clamp(x, max=8) if torch.compiler.is_compiling() else x)
+
+
 def _tanh(x):
     """tanh(x)."""
     if not _on_cpu(x):
@@ -64,51 +69,51 @@ def _tanh(x):
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
-    return v0 * _tanh(torch.exp(v0))
+    return v0 * _tanh(_exp_below(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    return (grad * (_tanh(e0) + _times_exp(v0 * _sech2(e0), v0)),)
+    v1 = _exp_below(v0)
+    return (grad * (_tanh(v1) + _times_exp(v0 * _sech2(v1), v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    v1 = _tanh(e0)
-    v2 = _sech2(e0)
-    v3 = v0 * v2
-    v4 = _times_exp(v3, v0)
+    v1 = _exp_below(v0)
+    v2 = _tanh(v1)
+    v3 = _sech2(v1)
+    v4 = v0 * v3
+    v5 = _times_exp(v4, v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v1 + v4)
+        grad_grad = d_x * (v2 + v5)
     if needs[1]:
-        v5 = v4 + _times_exp(v2, v0) + _times_exp(v2 - 2 * _times_exp(v1 * v3, v0), v0)
-        grad_x = d_x * grad * v5
+        v6 = v5 + _times_exp(v3, v0) + _times_exp(v3 - 2 * _times_exp(v2 * v4, v0), v0)
+        grad_x = d_x * grad * v6
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    return d_x * (_tanh(e0) + _times_exp(v0 * _sech2(e0), v0))
+    v1 = _exp_below(v0)
+    return d_x * (_tanh(v1) + _times_exp(v0 * _sech2(v1), v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    e0 = torch.exp(x)
-    v0 = _tanh(e0)
-    v1 = _sech2(e0)
-    v2 = x * v1
-    v3 = _times_exp(v2, x)
+    v0 = _exp_below(x)
+    v1 = _tanh(v0)
+    v2 = _sech2(v0)
+    v3 = x * v2
+    v4 = _times_exp(v3, x)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v0 + v3)
+        d_grad_x = d_grad * (v1 + v4)
     if d_x is not None:
-        v4 = v3 + _times_exp(v1, x) + _times_exp(v1 - 2 * _times_exp(v0 * v2, x), x)
-        d_grad_x = add(d_grad_x, d_x * grad * v4)
+        v5 = v4 + _times_exp(v2, x) + _times_exp(v2 - 2 * _times_exp(v1 * v3, x), x)
+        d_grad_x = add(d_grad_x, d_x * grad * v5)
     return (d_grad_x,)
