@@ -148,7 +148,7 @@ def test_pairs_are_found_where_both_sigmoids_are() -> None:
     assert "_tanh_softplus(x, " in text(sympy.tanh(softplus(x)))
     assert "_sigmoid_minus_power(x, 2, " in text(sympy.exp(-2 * softplus(x)) * softplus(x))
     assert "_power" not in text(sympy.exp(-y * softplus(x)))
-    assert "torch.where(c0, torch.exp(torch.where(c0, x, 0)), 0)" in text(
+    assert "torch.exp(torch.where(y < 2, x, -math.inf))" in text(
         times_exp(sympy.Piecewise((1, y < 2), (0, True)), x)
     )
 

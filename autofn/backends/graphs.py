@@ -5,8 +5,10 @@ of an argument from one exponential, which Inductor shares where texts are equal
 for CPUs takes as long as eight of its exp, its erf and expm1 have few digits near 0, its erfc goes
 number by number: in single precision there are polynomials beside an exponential in their place.
 
-The helpers ask `torch.compiler.is_compiling`. Autograd may go straight through them: they select by
-x < 0 on both sides of the exponential, never use |x|, and keep what overflows out of both branches.
+The helpers ask `torch.compiler.is_compiling`. Autograd may go straight through them: on both sides
+of the exponential 0 counts as negative, |x| is never used, and what overflows is kept out of both
+branches. Inductor's exp is a call, and a loop that selects by a mask before and after it takes
+twice the time: -|x| is a minimum, and what selects does so after it.
 """
 
 from __future__ import annotations
@@ -46,22 +48,22 @@ HELPERS: Mapping[str, str] = {
         x = x * x
     return terms[0]''',
     "_decay": '''def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))''',
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))''',
     "_sigmoid_shared": '''def _sigmoid_shared(x):
     """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)''',
+    return torch.where(x > 0, r, n * r)''',
     "_sigmoid_minus": '''def _sigmoid_minus(x):
     """sigmoid(-x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)''',
+    return torch.where(x > 0, n * r, r)''',
     "_exp_below": '''def _exp_below(x):
     """exp(x) for functions that are constant far out; in graphs of a finite derivative."""
     return torch.exp(torch.clamp(x, max=8) if torch.compiler.is_compiling() else x)''',
@@ -78,22 +80,23 @@ HELPERS: Mapping[str, str] = {
     """softplus(x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return _softplus(x)
-    return torch.where(x < 0, 0, x) + torch.log1p(_decay(x))''',
+    return torch.relu(x) + torch.log1p(_decay(x))''',
     "_softplus_minus": '''def _softplus_minus(x):
     """softplus(-x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return _softplus(-x)
-    return torch.where(x < 0, -x, 0) + torch.log1p(_decay(x))''',
+    return torch.clamp(-x, min=0) + torch.log1p(_decay(x))''',
     "_tanh": '''def _tanh(x):
     """tanh(x)."""
     if not _on_cpu(x):
         return torch.tanh(x)
-    small, n = torch.abs(x) < 0.625, _decay(2 * x)
+    n = _decay(2 * x)
     far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
     z = torch.where(small, x, 0)
     t = z * z
     near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
-    return torch.where(small, z + z * (t * near), torch.where(x < 0, -far, far))''',
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))''',
     "_sech2": '''def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
     if not torch.compiler.is_compiling():
@@ -105,35 +108,38 @@ HELPERS: Mapping[str, str] = {
     """erf(x), with its digits near 0."""
     if not _on_cpu(x):
         return torch.erf(x)
+    far = torch.erf(x)
     small = torch.abs(x) < 0.75
     z = torch.where(small, x, 0)
     near = z * _polynomial(
         z * z, 1.12837911, -0.3761262, 0.112833768, -0.0268346351, 0.00511436304, -0.000674962474
     )
-    return torch.where(small, near, torch.erf(x))''',
+    return torch.where(small, near, far)''',
     "_expm1": '''def _expm1(x):
     """exp(x) - 1, with its digits near 0."""
     if not _on_cpu(x):
         return torch.expm1(x)
+    far = torch.exp(x) - 1
     small = torch.abs(x) < 0.25
     z = torch.where(small, x, 0)
     near = z + z * (z * _polynomial(z, 0.499998331, 0.166666165, 0.0417749435, 0.00835373066))
-    return torch.where(small, near, torch.exp(x) - 1)''',
+    return torch.where(small, near, far)''',
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
     if not _on_cpu(x):
         return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
     # exp(x**2 / 2) * normcdf(-x) is a quotient of polynomials.
-    z = torch.clamp(torch.where(x < 0, -x, x), max=15)
+    e = torch.exp(x * -0.5 * x)
+    z = torch.clamp(torch.where(x > 0, x, -x), max=15)
     p = _polynomial(z, 0.5, 0.439284325, 0.183969826, 0.0408813693, 0.00415326748)
     q = _polynomial(z, 1.0, 1.67645371, 1.20555115, 0.471410543, 0.102480508, 0.0104105854)
-    tail = torch.exp(x * -0.5 * x) * (p / q)
-    return torch.where(x < 0, tail, 1 - tail)''',
+    tail = e * (p / q)
+    return torch.where(x > 0, 1 - tail, tail)''',
     "_softplus_ratio": '''def _softplus_ratio(x):
     """exp(-|x|), and p and q of tanh(softplus(x)) = p / q."""
     n = _decay(x)
-    p = torch.where(x < 0, n * (n + 2), 2 * n + 1)
-    return n, p, p + torch.where(x < 0, 2, 2 * n * n)''',
+    p = torch.where(x > 0, 2 * n + 1, n * (n + 2))
+    return n, p, p + torch.where(x > 0, 2 * n * n, 2)''',
     "_tanh_softplus": '''def _tanh_softplus(x, y):
     """tanh(y), y = softplus(x), in graphs rational in an exponential."""
     if not torch.compiler.is_compiling():
@@ -145,7 +151,7 @@ HELPERS: Mapping[str, str] = {
     if not torch.compiler.is_compiling():
         return _sech2(y)
     n, _, q = _softplus_ratio(x)
-    root = torch.where(x < 0, 2, 2 * n) * (n + 1) / q
+    root = torch.where(x > 0, 2 * n, 2) * (n + 1) / q
     return root * root''',
 }
 """PyTorch helpers by name, in place of those of the same name for eager alone."""
@@ -180,11 +186,11 @@ def for_graphs(program: Program) -> Program:
         elif k in below:
             op = "exp_below"
         elif op == "times_exp" and _is_indicator(old, args[0]):
-            yes, _, zero = old[args[0]].args
-            like = dataclasses.replace(node, op="select", args=(at[yes], at[args[1]], at[zero]))
-            nodes += [like, dataclasses.replace(node, op="exp", args=(len(nodes),))]
+            never = Node("constant", constant=S.NegativeInfinity, number=True)
+            chosen = (at[old[args[0]].args[0]], at[args[1]], len(nodes))
+            nodes += [never, dataclasses.replace(node, op="select", args=chosen)]
             at[k] = len(nodes)
-            nodes.append(dataclasses.replace(like, args=(at[yes], len(nodes) - 1, at[zero])))
+            nodes.append(dataclasses.replace(node, op="exp", args=(len(nodes) - 1,)))
             continue
         at[k] = len(nodes)
         nodes.append(dataclasses.replace(node, op=op, args=tuple(at[arg] for arg in args)))
@@ -231,9 +237,11 @@ def _saturating(nodes: Sequence[Node], outputs: Sequence[Output]) -> set[int]:
 
 
 def _is_indicator(nodes: Sequence[Node], k: int) -> bool:
-    """Whether a node is 1 where something holds, and 0 elsewhere."""
-    values = [nodes[arg].constant for arg in nodes[k].args[1:]]
-    return nodes[k].op == "select" and values == [S.One, S.Zero]
+    """Whether a node is 1 where something holds of tensors, and 0 elsewhere."""
+    if nodes[k].op != "select":
+        return False
+    holds, *values = (nodes[arg] for arg in nodes[k].args)
+    return not holds.number and [each.constant for each in values] == [S.One, S.Zero]
 
 
 def _powers(nodes: Sequence[Node]) -> Iterator[tuple[int, tuple[int, int]]]:
