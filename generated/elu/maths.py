@@ -30,10 +30,11 @@ def _expm1(x):
     """exp(x) - 1, with its digits near 0."""
     if not _on_cpu(x):
         return torch.expm1(x)
+    far = torch.exp(x) - 1
     small = torch.abs(x) < 0.25
     z = torch.where(small, x, 0)
     near = z + z * (z * _polynomial(z, 0.499998331, 0.166666165, 0.0417749435, 0.00835373066))
-    return torch.where(small, near, torch.exp(x) - 1)
+    return torch.where(small, near, far)
 
 
 def forward(x, alpha):

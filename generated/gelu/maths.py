@@ -19,11 +19,12 @@ def _normcdf(x):
     if not _on_cpu(x):
         return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
     # exp(x**2 / 2) * normcdf(-x) is a quotient of polynomials.
-    z = torch.clamp(torch.where(x < 0, -x, x), max=15)
+    e = torch.exp(x * -0.5 * x)
+    z = torch.clamp(torch.where(x > 0, x, -x), max=15)
     p = _polynomial(z, 0.5, 0.439284325, 0.183969826, 0.0408813693, 0.00415326748)
     q = _polynomial(z, 1.0, 1.67645371, 1.20555115, 0.471410543, 0.102480508, 0.0104105854)
-    tail = torch.exp(x * -0.5 * x) * (p / q)
-    return torch.where(x < 0, tail, 1 - tail)
+    tail = e * (p / q)
+    return torch.where(x > 0, 1 - tail, tail)
 
 
 def _on_cpu(x):

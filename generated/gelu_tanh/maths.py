@@ -14,8 +14,8 @@ from ._tensors import add
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _sigmoid_shared(x):
@@ -24,7 +24,7 @@ def _sigmoid_shared(x):
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)
+    return torch.where(x > 0, r, n * r)
 
 
 def _sigmoid_minus(x):
@@ -33,7 +33,7 @@ def _sigmoid_minus(x):
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)
+    return torch.where(x > 0, n * r, r)
 
 
 def forward(x):

@@ -20,8 +20,8 @@ def _softplus(x):
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _sigmoid_shared(x):
@@ -30,7 +30,7 @@ def _sigmoid_shared(x):
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)
+    return torch.where(x > 0, r, n * r)
 
 
 def _sigmoid_minus(x):
@@ -39,14 +39,14 @@ def _sigmoid_minus(x):
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)
+    return torch.where(x > 0, n * r, r)
 
 
 def _softplus_shared(x):
     """softplus(x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return _softplus(x)
-    return torch.where(x < 0, 0, x) + torch.log1p(_decay(x))
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def forward(x):

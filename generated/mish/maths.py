@@ -29,8 +29,8 @@ def _sech2(x):
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _sigmoid_shared(x):
@@ -39,7 +39,7 @@ def _sigmoid_shared(x):
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)
+    return torch.where(x > 0, r, n * r)
 
 
 def _sigmoid_minus(x):
@@ -48,21 +48,21 @@ def _sigmoid_minus(x):
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)
+    return torch.where(x > 0, n * r, r)
 
 
 def _softplus_shared(x):
     """softplus(x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return _softplus(x)
-    return torch.where(x < 0, 0, x) + torch.log1p(_decay(x))
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def _softplus_ratio(x):
     """exp(-|x|), and p and q of tanh(softplus(x)) = p / q."""
     n = _decay(x)
-    p = torch.where(x < 0, n * (n + 2), 2 * n + 1)
-    return n, p, p + torch.where(x < 0, 2, 2 * n * n)
+    p = torch.where(x > 0, 2 * n + 1, n * (n + 2))
+    return n, p, p + torch.where(x > 0, 2 * n * n, 2)
 
 
 def _tanh_softplus(x, y):
@@ -78,7 +78,7 @@ def _sech2_softplus(x, y):
     if not torch.compiler.is_compiling():
         return _sech2(y)
     n, _, q = _softplus_ratio(x)
-    root = torch.where(x < 0, 2, 2 * n) * (n + 1) / q
+    root = torch.where(x > 0, 2 * n, 2) * (n + 1) / q
     return root * root
 
 

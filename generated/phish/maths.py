@@ -29,11 +29,12 @@ def _normcdf(x):
     if not _on_cpu(x):
         return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
     # exp(x**2 / 2) * normcdf(-x) is a quotient of polynomials.
-    z = torch.clamp(torch.where(x < 0, -x, x), max=15)
+    e = torch.exp(x * -0.5 * x)
+    z = torch.clamp(torch.where(x > 0, x, -x), max=15)
     p = _polynomial(z, 0.5, 0.439284325, 0.183969826, 0.0408813693, 0.00415326748)
     q = _polynomial(z, 1.0, 1.67645371, 1.20555115, 0.471410543, 0.102480508, 0.0104105854)
-    tail = torch.exp(x * -0.5 * x) * (p / q)
-    return torch.where(x < 0, tail, 1 - tail)
+    tail = e * (p / q)
+    return torch.where(x > 0, 1 - tail, tail)
 
 
 def _on_cpu(x):
@@ -51,20 +52,21 @@ def _polynomial(x, *terms):
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _tanh(x):
     """tanh(x)."""
     if not _on_cpu(x):
         return torch.tanh(x)
-    small, n = torch.abs(x) < 0.625, _decay(2 * x)
+    n = _decay(2 * x)
     far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
     z = torch.where(small, x, 0)
     t = z * z
     near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
-    return torch.where(small, z + z * (t * near), torch.where(x < 0, -far, far))
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):

@@ -27,8 +27,8 @@ def _polynomial(x, *terms):
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _sigmoid_shared(x):
@@ -37,7 +37,7 @@ def _sigmoid_shared(x):
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)
+    return torch.where(x > 0, r, n * r)
 
 
 def _sigmoid_minus(x):
@@ -46,19 +46,20 @@ def _sigmoid_minus(x):
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)
+    return torch.where(x > 0, n * r, r)
 
 
 def _tanh(x):
     """tanh(x)."""
     if not _on_cpu(x):
         return torch.tanh(x)
-    small, n = torch.abs(x) < 0.625, _decay(2 * x)
+    n = _decay(2 * x)
     far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
     z = torch.where(small, x, 0)
     t = z * z
     near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
-    return torch.where(small, z + z * (t * near), torch.where(x < 0, -far, far))
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):

@@ -34,8 +34,8 @@ def _polynomial(x, *terms):
 
 
 def _decay(x):
-    """exp(-|x|). For derivatives, 0 is not below 0."""
-    return torch.exp(torch.where(x < 0, x, -x))
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
 
 
 def _sigmoid_shared(x):
@@ -44,7 +44,7 @@ def _sigmoid_shared(x):
         return torch.sigmoid(x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, n * r, r)
+    return torch.where(x > 0, r, n * r)
 
 
 def _sigmoid_minus(x):
@@ -53,26 +53,27 @@ def _sigmoid_minus(x):
         return torch.sigmoid(-x)
     n = _decay(x)
     r = 1 / (1 + n)
-    return torch.where(x < 0, r, n * r)
+    return torch.where(x > 0, n * r, r)
 
 
 def _softplus_shared(x):
     """softplus(x), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
         return _softplus(x)
-    return torch.where(x < 0, 0, x) + torch.log1p(_decay(x))
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def _erf(x):
     """erf(x), with its digits near 0."""
     if not _on_cpu(x):
         return torch.erf(x)
+    far = torch.erf(x)
     small = torch.abs(x) < 0.75
     z = torch.where(small, x, 0)
     near = z * _polynomial(
         z * z, 1.12837911, -0.3761262, 0.112833768, -0.0268346351, 0.00511436304, -0.000674962474
     )
-    return torch.where(small, near, torch.erf(x))
+    return torch.where(small, near, far)
 
 
 def forward(x):
