@@ -26,7 +26,7 @@ _OWN_MEMORY = (Tensor, Parameter)
 _functorch_active = torch._C._are_functorch_transforms_active
 _modes_active = torch._C._len_torch_dispatch_stack
 tracing = torch._C._is_tracing
-"""Whether torch.jit.trace records: what it keeps must have its gradient, which a leaf op has not."""
+"""Whether torch.jit.trace records: it must keep what has a gradient, which a leaf op has not."""
 
 
 def transformed():
