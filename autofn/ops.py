@@ -807,7 +807,7 @@ TORCH_HELPERS: Mapping[str, str] = {
     "_times_exp": '''def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
     half = torch.exp(0.5 * u)
-    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    half = torch.where((v == 0) & (half == math.inf), 0, half)
     return v * half * half''',
     "_softplus": '''def _softplus(x):
     """log(1 + exp(x))."""
@@ -832,37 +832,9 @@ TORCH_HELPERS: Mapping[str, str] = {
     """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
     root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
     return torch.where(a < 0, 0.25 * c / root, root)''',
-    "_sigmoids": '''def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r''',
     "_sech2": '''def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus''',
-    "_softplus_ratio": '''def _softplus_ratio(x):
-    """exp(-|x|), and p and q of tanh(softplus(x)) = p / q. For derivatives, 0 is not below 0."""
-    n = torch.exp(torch.where(x < 0, x, -x))
-    p = torch.where(x < 0, n * (n + 2), 2 * n + 1)
-    return n, p, p + torch.where(x < 0, 2, 2 * n * n)''',
-    "_tanh_softplus": '''def _tanh_softplus(x, y):
-    """tanh(y), y = softplus(x), in graphs rational in an exponential."""
-    if not torch.compiler.is_compiling():
-        return torch.tanh(y)
-    _, p, q = _softplus_ratio(x)
-    return p / q''',
-    "_sech2_softplus": '''def _sech2_softplus(x, y):
-    """1 / cosh(y)**2, y = softplus(x), in graphs rational in an exponential."""
-    if not torch.compiler.is_compiling():
-        return _sech2(y)
-    n, _, q = _softplus_ratio(x)
-    root = torch.where(x < 0, 2, 2 * n) * (n + 1) / q
-    return root * root''',
+    return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)''',
     "_sinc": '''def _sinc(x):
     """sin(x) / x, and 1 at 0."""
     return torch.sinc(x / math.pi)''',
@@ -895,22 +867,7 @@ TORCH_HELPERS: Mapping[str, str] = {
     return torch.where(small, series, found)''',
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
-    if not torch.compiler.is_compiling() or not x.is_cpu or x.dtype is torch.float64:
-        return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
-    # Inductor calls erfc number by number. exp(z**2) * erfc(z) / t is the exponential of a
-    # polynomial, within 2e-9 and its derivative within 3e-7; z = |x| / sqrt(2), t as below.
-    t = 1 / (1 + math.sqrt(0.125) * torch.where(x < 0, -x, x))
-    s = 2 * t - 1
-    square, p = s * s, 0.0
-    for odd, even in (
-        (2.1654358499e-05, 1.317393721e-05), (-0.00015766292683, -3.1517547821e-05),
-        (0.00066174371603, -0.00018345778211), (-0.0023415539566, 0.0017710196521),
-        (0.0088242228152, -0.0098746187558), (-0.046895565335, 0.047343424821),
-        (0.67264322352, -0.67179408526),
-    ):
-        p = p * square + (odd * s + even)
-    tail = 0.5 * t * torch.exp(p - 0.5 * x * x)
-    return torch.where(x < 0, tail, 1 - tail)''',
+    return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
     "_gamma": '''def _gamma(x):
     """The gamma function; below 0 its sign alternates."""
     odd = torch.remainder(torch.floor(x), 2) == 1
@@ -925,7 +882,7 @@ TORCH_HELPERS: Mapping[str, str] = {
     """The sign, NaN for NaN."""
     return torch.where(torch.isnan(x), x, torch.sign(x))''',
 }
-"""PyTorch helpers by name; printed into a package that uses them."""
+"""PyTorch helpers by name; a package that uses one has it, or that of `backends.graphs`."""
 
 CPP_HELPERS: Mapping[str, str] = {
     "square": """template <typename T> AUTOFN_FN T square(T x) { return x * x; }""",

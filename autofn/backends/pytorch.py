@@ -15,10 +15,11 @@ from dataclasses import dataclass
 
 from sympy import S, oo
 
+from autofn.backends import graphs
 from autofn.backends.text import ATOM, Rendered, Text, render
 from autofn.names import Namer
 from autofn.ops import OPS, TORCH_HELPERS
-from autofn.program import Node, Program, pruned
+from autofn.program import Node, Program
 
 _LEVELS = {
     "square": 90, "powi": 90, "mul": 70, "div": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
@@ -32,15 +33,6 @@ _SAFE = frozenset({"add", "sub", "mul", "neg", "lt", "le", "gt", "ge", "eq", "ne
 
 _TENSOR_OPERANDS = frozenset({"atan2", "max", "min"})
 """Functions that take no Python number in any place."""
-
-
-_JOINT = {
-    "sigmoids": "_sigmoids({0})",
-    "item": "{0}[{n}]",
-    "tanh_softplus": "_tanh_softplus({0}, {1})",
-    "sech2_softplus": "_sech2_softplus({0}, {1})",
-}
-"""What `_joined` makes of several operations, for graphs that compute them from one exponential."""
 
 
 class _PyTorch:
@@ -63,8 +55,8 @@ class _PyTorch:
         return Text(repr(number), ATOM if number >= 0 else 80)
 
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
-        if node.op in _JOINT:
-            return Text(_JOINT[node.op].format(*(arg.code for arg in args), n=node.n))
+        if node.op in graphs.SPELLING:
+            return Text(graphs.SPELLING[node.op].format(*(arg.code for arg in args)))
         op = OPS[node.op]
         if node.op == "select":
             return self._select(args, numbers)
@@ -139,6 +131,7 @@ def function(
     reference: str,
     directions: Sequence[str] = (),
     needs: bool = False,
+    in_graphs: bool = True,
 ) -> Function:
     """The Python function of a program.
 
@@ -149,9 +142,11 @@ def function(
     reference: an input that is always a tensor; its dtype and device are those of all.
     directions: inputs of a linear program that may be None: their summands are then left out.
     needs: results are computed only where the parameter `needs` says so.
+    in_graphs: the text is for torch.compile too, see `graphs`.
     """
     promoted = _promoted(program)
-    program = _joined(_guarded(program))
+    if in_graphs:
+        program = graphs.for_graphs(program)
     reference = names[reference]
     rendered = _unaliased(program, render(program, _PyTorch(reference), names, promoted))
     conditions = _Conditions(program, names, tuple(results), directions, needs)
@@ -200,102 +195,6 @@ def function(
         body += [f"if {condition}:", *(f"    {line}" for line in lines)] if condition else lines
     body.append(_return(returned, always_tuple=needs))
     return Function(name, doc, tuple(parameters), tuple(body))
-
-
-def _guarded(program: Program) -> Program:
-    """Where |u| < r selects a polynomial of u, that of 0 elsewhere: it overflows far out.
-
-    The select hides that, but autograd straight through it multiplies 0 by infinity.
-    """
-    nodes = list(program.nodes)
-    zero = Node("constant", constant=S.Zero, number=True)
-    at: dict[int, int] = {}
-    new: list[Node] = []
-
-    def add(node: Node) -> int:
-        new.append(node)
-        return len(new) - 1
-
-    for k, node in enumerate(nodes):
-        args = [at[arg] for arg in node.args]
-        u = _radius(nodes, node)
-        if u is not None:
-            inside = [j for j in _between(nodes, u, node.args[1]) if j != u]
-            if inside:
-                axes = nodes[u].axes
-                within = dict(at)
-                within[u] = add(Node("select", (args[0], at[u], add(zero)), axes=axes))
-                for j in inside:
-                    moved = tuple(within[arg] for arg in nodes[j].args)
-                    within[j] = add(dataclasses.replace(nodes[j], args=moved))
-                args[1] = within[node.args[1]]
-        at[k] = add(dataclasses.replace(node, args=tuple(args)))
-    return _renumbered(program, new, at)
-
-
-def _radius(nodes: Sequence[Node], node: Node) -> int | None:
-    """u, if a node is a select by |u| < r of a tensor u."""
-    if node.op != "select" or nodes[node.args[0]].op != "lt":
-        return None
-    size, bound = (nodes[arg] for arg in nodes[node.args[0]].args)
-    if size.op != "abs" or bound.op != "constant" or size.number:
-        return None
-    return size.args[0]
-
-
-def _between(nodes: Sequence[Node], start: int, end: int) -> list[int]:
-    """The nodes on the ways from one to another, in their order."""
-    reached = {start}
-    for k in range(start + 1, end + 1):
-        if reached.intersection(nodes[k].args):
-            reached.add(k)
-    needed = {end}
-    for k in range(end, start - 1, -1):
-        if k in needed:
-            needed.update(nodes[k].args)
-    return sorted(reached & needed)
-
-
-def _joined(program: Program) -> Program:
-    """The program with sigmoid(u) beside sigmoid(-u), and functions of softplus(u), as `_JOINT`.
-
-    Each is an exponential and a division that Inductor would not find to be the same.
-    """
-    old = program.nodes
-    sigmoids = {node.args[0] for node in old if node.op == "sigmoid" and not node.number}
-    minus = {u: old[u].args[0] for u in sigmoids if old[u].op == "neg"}
-    minus = {u: of for u, of in minus.items() if of in sigmoids}
-    nodes: list[Node] = []
-    at: dict[int, int] = {}
-    pairs: dict[int, int] = {}
-
-    def half(u: int, which: int, like: Node) -> Node:
-        if u not in pairs:
-            pairs[u] = len(nodes)
-            nodes.append(dataclasses.replace(like, op="sigmoids", args=(at[u],)))
-        return dataclasses.replace(like, op="item", args=(pairs[u],), n=which)
-
-    for k, node in enumerate(old):
-        new = dataclasses.replace(node, args=tuple(at[arg] for arg in node.args))
-        if node.op == "sigmoid" and node.args[0] in minus:
-            new = half(minus[node.args[0]], 1, new)
-        elif node.op == "sigmoid" and node.args[0] in minus.values():
-            new = half(node.args[0], 0, new)
-        elif node.op in ("tanh", "sech2") and old[node.args[0]].op == "softplus":
-            of_what = at[old[node.args[0]].args[0]]
-            new = dataclasses.replace(new, op=f"{node.op}_softplus", args=(of_what, *new.args))
-        at[k] = len(nodes)
-        nodes.append(new)
-    return _renumbered(program, nodes, at)
-
-
-def _renumbered(program: Program, nodes: list[Node], at: Mapping[int, int]) -> Program:
-    """The program with other nodes, its outputs where `at` says that they are now."""
-    outputs = [
-        dataclasses.replace(each, node=None if each.node is None else at[each.node])
-        for each in program.outputs
-    ]
-    return pruned(program.inputs, nodes, outputs)
 
 
 def _unaliased(program: Program, rendered: Rendered) -> Rendered:
@@ -366,12 +265,13 @@ def _promoted(program: Program) -> frozenset[str]:
     return frozenset(promoted)
 
 
-def helpers(text: str) -> list[str]:
+def helpers(text: str, *, in_graphs: bool = True) -> list[str]:
     """The helper functions that the text calls, and those that they call, in the table's order."""
+    table = {**TORCH_HELPERS, **graphs.HELPERS} if in_graphs else TORCH_HELPERS
     found: dict[str, str] = {}
     while True:
         texts = "\n".join([text, *found.values()])
-        called = {n: c for n, c in TORCH_HELPERS.items() if re.search(rf"\b{n}\(", texts)}
+        called = {n: c for n, c in table.items() if re.search(rf"\b{n}\(", texts)}
         if called == found:
             return list(called.values())
         found = called

@@ -233,7 +233,7 @@ def forms(
         text = "\n\n\n".join([body, *([own] if own else [])])
         if label == WRITTEN:
             text = text.replace("_sign(", "torch.sign(")  # the op's own keeps NaN, users' does not
-        text = "\n\n\n".join([*pytorch.helpers(text), text]) + "\n"
+        text = "\n\n\n".join([*pytorch.helpers(text, in_graphs=False), text]) + "\n"
         found.setdefault(text, Form(label, text, own is not None))
     return tuple(found.values())
 
@@ -263,6 +263,7 @@ def _function(
         results=results,
         prefix="result_",
         reference=reference,
+        in_graphs=False,
     )
     aligned = [
         f"{names.of[leaf.name]} = {_aligned(names.of[leaf.name], leaf, names.of[reference])}"

@@ -293,6 +293,8 @@ def _call(x, settings):
             outputs = traced(x, settings)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, settings)
+    elif _t.tracing():
+        outputs = _AffineSettingsTraced.forward(x, settings)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

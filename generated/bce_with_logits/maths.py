@@ -20,21 +20,40 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def forward(input_, target):
     """The formula."""
     v0 = torch.clamp(input_, max=4e+18)
-    return _softplus(v0) - v0 * target
+    return _softplus_shared(v0) - v0 * target
 
 
 def vjp(needs, grad, input_, target):
@@ -51,19 +70,19 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = grad_input = grad_target = None
     if (needs[0] or needs[1]) and d_input_ is not None:
-        s0 = _sigmoids(input_)
+        v0 = _sigmoid_shared(input_)
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v0 = d_input_ * grad
+        v1 = d_input_ * grad
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (s0[0] - target)
+        grad_grad = d_input_ * (v0 - target)
     if needs[0] and d_target is not None:
         grad_grad = add(grad_grad, -input_ * d_target)
     if needs[1] and d_input_ is not None:
-        grad_input = s0[0] * v0 * s0[1]
+        grad_input = v0 * v1 * _sigmoid_minus(input_)
     if needs[1] and d_target is not None:
         grad_input = add(grad_input, -grad * d_target)
     if needs[2] and d_input_ is not None:
-        grad_target = -v0
+        grad_target = -v1
     return grad_grad, grad_input, grad_target
 
 
@@ -81,17 +100,17 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target):
     """The tangent of each gradient."""
     d_grad_input = d_grad_target = None
     if needs[0] and (d_grad is not None or d_input_ is not None):
-        s0 = _sigmoids(input_)
+        v0 = _sigmoid_shared(input_)
     if d_input_ is not None:
-        v0 = d_input_ * grad
+        v1 = d_input_ * grad
     if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * (s0[0] - target)
+        d_grad_input = d_grad * (v0 - target)
     if needs[0] and d_input_ is not None:
-        d_grad_input = add(d_grad_input, s0[0] * v0 * s0[1])
+        d_grad_input = add(d_grad_input, v0 * v1 * _sigmoid_minus(input_))
     if needs[0] and d_target is not None:
         d_grad_input = add(d_grad_input, -grad * d_target)
     if needs[1] and d_grad is not None:
         d_grad_target = -input_ * d_grad
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, -v0)
+        d_grad_target = add(d_grad_target, -v1)
     return d_grad_input, d_grad_target

@@ -294,6 +294,8 @@ def _call(x, n, cutoff):
             outputs = traced(x, n, cutoff)
     elif _t.stand_ins(x, n):
         return handle_torch_function(_call, (x, n), x, n, cutoff)
+    elif _t.tracing():
+        outputs = _BesselBasisTraced.forward(x, n, cutoff)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

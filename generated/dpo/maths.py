@@ -20,20 +20,39 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def forward(chosen, rejected, beta):
     """The formula."""
-    return _softplus(-beta * (chosen - rejected))
+    return _softplus_shared(-beta * (chosen - rejected))
 
 
 def vjp(needs, grad, chosen, rejected, beta):
@@ -50,28 +69,29 @@ def vjp(needs, grad, chosen, rejected, beta):
 def double_vjp(needs, d_chosen, d_rejected, grad, chosen, rejected, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     beta = scalar(beta, grad)
-    s0 = _sigmoids(beta * (chosen - rejected))
+    v0 = beta * (chosen - rejected)
+    v1 = _sigmoid_minus(v0)
     grad_grad = grad_chosen = grad_rejected = None
     if needs[1] or needs[2]:
-        v1 = s0[1] * grad * beta**2 * s0[0]
+        v3 = v1 * grad * beta**2 * _sigmoid_shared(v0)
     if needs[0]:
-        v0 = beta * s0[1]
+        v2 = beta * v1
     if (needs[1] or needs[2]) and d_chosen is not None:
-        v2 = v1 * d_chosen
+        v4 = v3 * d_chosen
     if (needs[1] or needs[2]) and d_rejected is not None:
-        v3 = v1 * d_rejected
+        v5 = v3 * d_rejected
     if needs[0] and d_chosen is not None:
-        grad_grad = -v0 * d_chosen
+        grad_grad = -v2 * d_chosen
     if needs[0] and d_rejected is not None:
-        grad_grad = add(grad_grad, v0 * d_rejected)
+        grad_grad = add(grad_grad, v2 * d_rejected)
     if needs[1] and d_chosen is not None:
-        grad_chosen = v2
+        grad_chosen = v4
     if needs[1] and d_rejected is not None:
-        grad_chosen = add(grad_chosen, -v3)
+        grad_chosen = add(grad_chosen, -v5)
     if needs[2] and d_chosen is not None:
-        grad_rejected = -v2
+        grad_rejected = -v4
     if needs[2] and d_rejected is not None:
-        grad_rejected = add(grad_rejected, v3)
+        grad_rejected = add(grad_rejected, v5)
     return grad_grad, grad_chosen, grad_rejected
 
 
@@ -89,26 +109,27 @@ def jvp(d_chosen, d_rejected, chosen, rejected, beta):
 def vjp_jvp(needs, d_grad, d_chosen, d_rejected, grad, chosen, rejected, beta):
     """The tangent of each gradient."""
     beta = scalar(beta, grad)
-    s0 = _sigmoids(beta * (chosen - rejected))
+    v0 = beta * (chosen - rejected)
+    v1 = _sigmoid_minus(v0)
     d_grad_chosen = d_grad_rejected = None
     if d_chosen is not None or d_rejected is not None:
-        v1 = s0[1] * grad * beta**2 * s0[0]
+        v3 = v1 * grad * beta**2 * _sigmoid_shared(v0)
     if d_grad is not None:
-        v0 = beta * (s0[1] * d_grad)
+        v2 = beta * (v1 * d_grad)
     if d_chosen is not None:
-        v2 = v1 * d_chosen
+        v4 = v3 * d_chosen
     if d_rejected is not None:
-        v3 = v1 * d_rejected
+        v5 = v3 * d_rejected
     if needs[0] and d_grad is not None:
-        d_grad_chosen = -v0
+        d_grad_chosen = -v2
     if needs[0] and d_chosen is not None:
-        d_grad_chosen = add(d_grad_chosen, v2)
+        d_grad_chosen = add(d_grad_chosen, v4)
     if needs[0] and d_rejected is not None:
-        d_grad_chosen = add(d_grad_chosen, -v3)
+        d_grad_chosen = add(d_grad_chosen, -v5)
     if needs[1] and d_grad is not None:
-        d_grad_rejected = v0
+        d_grad_rejected = v2
     if needs[1] and d_chosen is not None:
-        d_grad_rejected = add(d_grad_rejected, -v2)
+        d_grad_rejected = add(d_grad_rejected, -v4)
     if needs[1] and d_rejected is not None:
-        d_grad_rejected = add(d_grad_rejected, v3)
+        d_grad_rejected = add(d_grad_rejected, v5)
     return d_grad_chosen, d_grad_rejected

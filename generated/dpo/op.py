@@ -289,6 +289,8 @@ def _call(chosen, rejected, beta):
         outputs = ops.forward(chosen, rejected, beta, _t.CODES[chosen.dtype])
     elif _t.stand_ins(chosen, rejected):
         return handle_torch_function(_call, (chosen, rejected), chosen, rejected, beta)
+    elif _t.tracing():
+        outputs = _DpoTraced.forward(chosen, rejected, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -15,26 +15,50 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
-
-
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x, alpha, gamma, beta):
     """The formula."""
-    return beta + gamma * torch.tanh(alpha * x)
+    return beta + gamma * _tanh(alpha * x)
 
 
 def vjp(needs, grad, x, alpha, gamma):
@@ -50,7 +74,7 @@ def vjp(needs, grad, x, alpha, gamma):
     if needs[1]:
         grad_alpha = v0 * v2
     if needs[2]:
-        grad_gamma = grad * torch.tanh(v1)
+        grad_gamma = grad * _tanh(v1)
     if needs[3]:
         grad_beta = grad.clone()
     return grad_x, grad_alpha, grad_gamma, grad_beta
@@ -68,48 +92,48 @@ def double_vjp(needs, d_x, d_alpha, d_gamma, d_beta, grad, x, alpha, gamma):
     if (needs[0] or needs[1] or needs[2]) and (
         d_gamma is not None or d_x is not None or d_alpha is not None
     ):
-        t0 = torch.tanh(v1)
+        v6 = _tanh(v1)
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v6 = 2 * t0
-        v7 = v3 * grad
+        v7 = 2 * v6
+        v8 = v3 * grad
     if (needs[1] or needs[2] or needs[3]) and (
         d_gamma is not None or d_x is not None or d_alpha is not None
     ):
-        v10 = v2 * grad
+        v11 = v2 * grad
     if (needs[0] or needs[3]) and d_x is not None:
         v4 = alpha * d_x
     if (needs[0] or needs[3]) and d_alpha is not None:
         v5 = v0 * d_alpha
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
-        v8 = v6 * v7
+        v9 = v7 * v8
     if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
-        v9 = v7 * (1 - v1 * v6)
+        v10 = v8 * (1 - v1 * v7)
     if (needs[1] or needs[2]) and d_gamma is not None:
-        v11 = v10 * d_gamma
+        v12 = v11 * d_gamma
     if needs[0] and d_x is not None:
         grad_grad = v3 * v4
     if needs[0] and d_alpha is not None:
         grad_grad = add(grad_grad, v3 * v5)
     if needs[0] and d_gamma is not None:
-        grad_grad = add(grad_grad, t0 * d_gamma)
+        grad_grad = add(grad_grad, v6 * d_gamma)
     if needs[0] and d_beta is not None:
         grad_grad = add(grad_grad, d_beta.clone())
     if needs[1] and d_x is not None:
-        grad_x = -d_x * v8 * alpha**2
+        grad_x = -d_x * v9 * alpha**2
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, d_alpha * v9)
+        grad_x = add(grad_x, d_alpha * v10)
     if needs[1] and d_gamma is not None:
-        grad_x = add(grad_x, alpha * v11)
+        grad_x = add(grad_x, alpha * v12)
     if needs[2] and d_x is not None:
-        grad_alpha = d_x * v9
+        grad_alpha = d_x * v10
     if needs[2] and d_alpha is not None:
-        grad_alpha = add(grad_alpha, -d_alpha * (v8 * v0**2))
+        grad_alpha = add(grad_alpha, -d_alpha * (v9 * v0**2))
     if needs[2] and d_gamma is not None:
-        grad_alpha = add(grad_alpha, v0 * v11)
+        grad_alpha = add(grad_alpha, v0 * v12)
     if needs[3] and d_x is not None:
-        grad_gamma = v4 * v10
+        grad_gamma = v4 * v11
     if needs[3] and d_alpha is not None:
-        grad_gamma = add(grad_gamma, v5 * v10)
+        grad_gamma = add(grad_gamma, v5 * v11)
     return grad_grad, grad_x, grad_alpha, grad_gamma
 
 
@@ -126,7 +150,7 @@ def jvp(d_x, d_alpha, d_gamma, d_beta, x, alpha, gamma, beta):
     if d_alpha is not None:
         d_out = add(d_out, v0 * v2 * d_alpha)
     if d_gamma is not None:
-        d_out = add(d_out, d_gamma * torch.tanh(v1))
+        d_out = add(d_out, d_gamma * _tanh(v1))
     if d_beta is not None:
         d_out = add(d_out, d_beta.clone())
     return d_out
@@ -141,50 +165,50 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_gamma, grad, x, alpha, gamma):
     if (needs[0] or needs[1] or needs[2]) and (
         d_x is not None or d_alpha is not None or d_grad is not None
     ):
-        t0 = torch.tanh(v0)
+        v5 = _tanh(v0)
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
-        v5 = 2 * t0
-        v6 = v1 * gamma
+        v6 = 2 * v5
+        v7 = v1 * gamma
     if (needs[0] or needs[2]) and (d_grad is not None or d_gamma is not None or d_x is not None):
         v2 = alpha * v1
     if (needs[0] or needs[1] or needs[2]) and d_x is not None:
         v4 = d_x * grad
     if (needs[0] or needs[1] or needs[2]) and d_alpha is not None:
-        v8 = grad * d_alpha
+        v9 = grad * d_alpha
     if (needs[1] or needs[2]) and (
         d_grad is not None or d_gamma is not None or d_alpha is not None
     ):
-        v11 = x * v1
+        v12 = x * v1
     if (needs[0] or needs[1]) and d_grad is not None:
         v3 = d_grad * gamma
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
-        v7 = v5 * v6
+        v8 = v6 * v7
     if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
-        v9 = v6 * (1 - v0 * v5)
+        v10 = v7 * (1 - v0 * v6)
     if (needs[0] or needs[1]) and d_gamma is not None:
-        v10 = grad * d_gamma
+        v11 = grad * d_gamma
     if needs[0] and d_grad is not None:
         d_grad_x = v2 * v3
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, -v4 * v7 * alpha**2)
+        d_grad_x = add(d_grad_x, -v4 * v8 * alpha**2)
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, v8 * v9)
+        d_grad_x = add(d_grad_x, v9 * v10)
     if needs[0] and d_gamma is not None:
-        d_grad_x = add(d_grad_x, v2 * v10)
+        d_grad_x = add(d_grad_x, v2 * v11)
     if needs[1] and d_grad is not None:
-        d_grad_alpha = v3 * v11
+        d_grad_alpha = v3 * v12
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, v4 * v9)
+        d_grad_alpha = add(d_grad_alpha, v4 * v10)
     if needs[1] and d_alpha is not None:
-        d_grad_alpha = add(d_grad_alpha, -v7 * v8 * x**2)
+        d_grad_alpha = add(d_grad_alpha, -v8 * v9 * x**2)
     if needs[1] and d_gamma is not None:
-        d_grad_alpha = add(d_grad_alpha, v10 * v11)
+        d_grad_alpha = add(d_grad_alpha, v11 * v12)
     if needs[2] and d_grad is not None:
-        d_grad_gamma = d_grad * t0
+        d_grad_gamma = d_grad * v5
     if needs[2] and d_x is not None:
         d_grad_gamma = add(d_grad_gamma, v2 * v4)
     if needs[2] and d_alpha is not None:
-        d_grad_gamma = add(d_grad_gamma, v8 * v11)
+        d_grad_gamma = add(d_grad_gamma, v9 * v12)
     if needs[3] and d_grad is not None:
         d_grad_beta = d_grad.clone()
     return d_grad_x, d_grad_alpha, d_grad_gamma, d_grad_beta

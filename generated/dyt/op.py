@@ -333,6 +333,8 @@ def _call(x, alpha, gamma, beta):
             outputs = traced(x, alpha, gamma, beta)
     elif _t.stand_ins(x, alpha, gamma, beta):
         return handle_torch_function(_call, (x, alpha, gamma, beta), x, alpha, gamma, beta)
+    elif _t.tracing():
+        outputs = _DytTraced.forward(x, alpha, gamma, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -12,9 +12,34 @@ import torch
 from ._tensors import add
 
 
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _expm1(x):
+    """exp(x) - 1, with its digits near 0."""
+    if not _on_cpu(x):
+        return torch.expm1(x)
+    far = torch.exp(x) - 1
+    small = torch.abs(x) < 0.25
+    z = torch.where(small, x, 0)
+    near = z + z * (z * _polynomial(z, 0.499998331, 0.166666165, 0.0417749435, 0.00835373066))
+    return torch.where(small, near, far)
+
+
 def forward(x, alpha):
     """The formula."""
-    return torch.where(x > 0, x, alpha * torch.expm1(x))
+    return torch.where(x > 0, x, alpha * _expm1(x))
 
 
 def vjp(needs, grad, x, alpha):

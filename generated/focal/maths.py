@@ -27,152 +27,198 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _multiplied(n):
+    """Whether a power n is to be products."""
+    return torch.compiler.is_compiling() and isinstance(n, (int, float)) and n in (1, 2, 3, 4)
+
+
+def _sigmoid_power(x, n, y):
+    """sigmoid(x)**n = exp(y)."""
+    return _sigmoid_shared(x) ** int(n) if _multiplied(n) else torch.exp(y)
+
+
+def _sigmoid_minus_power(x, n, y):
+    """sigmoid(-x)**n = exp(y)."""
+    return _sigmoid_minus(x) ** int(n) if _multiplied(n) else torch.exp(y)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
+
+
+def _softplus_minus(x):
+    """softplus(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(-x)
+    return torch.clamp(-x, min=0) + torch.log1p(_decay(x))
 
 
 def forward(input_, target, alpha, gamma):
     """The formula."""
     v0 = torch.clamp(input_, max=4e+18)
-    sp0 = _softplus(-v0)
-    sp1 = _softplus(v0)
-    v1 = sp1 * (1 - target) * (alpha - 1) * torch.exp(-sp0 * gamma)
-    return sp0 * alpha * target * torch.exp(-sp1 * gamma) - v1
+    v1 = _softplus_minus(v0)
+    v2 = _softplus_shared(v0)
+    v3 = v2 * (1 - target) * (alpha - 1) * _sigmoid_power(v0, gamma, -v1 * gamma)
+    return v1 * alpha * target * _sigmoid_minus_power(v0, gamma, -v2 * gamma) - v3
 
 
 def vjp(needs, grad, input_, target, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
-    v4 = alpha - 1
+    v6 = alpha - 1
     grad_input = grad_target = None
     if needs[0]:
         v0 = torch.clamp(input_, -4e+18, 4e+18)
-        s0 = _sigmoids(v0)
-        v1 = gamma * _softplus(v0)
-        v2 = alpha * target * torch.exp(-v1)
-        v3 = gamma * _softplus(-v0)
-        v5 = v4 * (1 - target) * torch.exp(-v3)
-        grad_input = grad * (-v5 * (s0[1] * v1) - s0[1] * v2 - v3 * (v2 * s0[0]) - s0[0] * v5)
+        v1 = _sigmoid_minus(v0)
+        v2 = gamma * _softplus_shared(v0)
+        v3 = alpha * target * _sigmoid_minus_power(v0, gamma, -v2)
+        v4 = _sigmoid_shared(v0)
+        v5 = gamma * _softplus_minus(v0)
+        v7 = v6 * (1 - target) * _sigmoid_power(v0, gamma, -v5)
+        grad_input = grad * (-v7 * (v1 * v2) - v1 * v3 - v5 * (v3 * v4) - v4 * v7)
     if needs[1]:
-        sp0 = _softplus(-input_)
-        sp1 = _softplus(input_)
-        v6 = v4 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
-        grad_target = grad * v6
+        v8 = _softplus_minus(input_)
+        v9 = _softplus_shared(input_)
+        v10 = alpha * v8 * _sigmoid_minus_power(input_, gamma, -gamma * v9)
+        grad_target = grad * (v6 * v9 * _sigmoid_power(input_, gamma, -gamma * v8) + v10)
     return grad_input, grad_target
 
 
 def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     gamma = scalar(gamma, grad)
-    v7 = alpha - 1
+    v11 = alpha - 1
     v0 = torch.clamp(input_, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
-    sp0 = _softplus(v0)
-    v1 = sp0 * gamma
-    v2 = alpha * torch.exp(-v1)
-    v3 = s0[1] * v2
-    sp1 = _softplus(-v0)
-    v5 = gamma * sp1
-    v8 = v7 * torch.exp(-v5)
-    v6 = s0[0] * (v2 * v5)
+    v1 = _sigmoid_minus(v0)
+    v2 = _softplus_shared(v0)
+    v3 = v2 * gamma
+    v4 = alpha * _sigmoid_minus_power(v0, gamma, -v3)
+    v5 = v1 * v4
+    v7 = _sigmoid_shared(v0)
+    v8 = _softplus_minus(v0)
+    v9 = gamma * v8
+    v12 = v11 * _sigmoid_power(v0, gamma, -v9)
+    v10 = v7 * (v4 * v9)
     grad_grad = grad_input = grad_target = None
     if (needs[0] or needs[1]) and d_input_ is not None:
-        v4 = v3 * target
-        v9 = (1 - target) * v8
-        v10 = s0[0] * v9
+        v6 = v5 * target
+        v13 = (1 - target) * v12
+        v14 = v7 * v13
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v15 = d_input_ * grad
+        v21 = d_input_ * grad
     if needs[1] or needs[2]:
-        v16 = gamma * (sp0 * (s0[1] * v8)) + s0[0] * v8 - v6 - v3
+        v22 = gamma * (v2 * (v1 * v12)) + v7 * v12 - v10 - v5
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-target * v6 - v1 * (s0[1] * v9) - v10 - v4)
+        grad_grad = d_input_ * (-target * v10 - v3 * (v1 * v13) - v14 - v6)
     if needs[0] and d_target is not None:
-        sp2 = _softplus(-input_)
-        sp3 = _softplus(input_)
-        v17 = v7 * sp3 * torch.exp(-gamma * sp2) + alpha * sp2 * torch.exp(-gamma * sp3)
-        grad_grad = add(grad_grad, d_target * v17)
+        v15 = _softplus_minus(input_)
+        v16 = _softplus_shared(input_)
+        v23 = alpha * v15 * _sigmoid_minus_power(input_, gamma, -gamma * v16)
+        grad_grad = add(
+            grad_grad, d_target * (v11 * v16 * _sigmoid_power(input_, gamma, -gamma * v15) + v23)
+        )
     if needs[1] and d_input_ is not None:
-        v11 = v4 * s0[0]
-        v12 = 2 * gamma
-        v13 = gamma**2
-        v14 = s0[1] * v10
-        v18 = v11 + v11 * v12 + target * (sp1 * (v2 * v13 * s0[0]**2)) + v1 * v14
-        grad_input = v15 * (v18 - v5 * v11 - sp0 * (v13 * (v9 * s0[1]**2)) - v12 * v14 - v14)
+        v17 = v6 * v7
+        v18 = 2 * gamma
+        v19 = gamma**2
+        v20 = v1 * v14
+        v24 = v17 + v17 * v18 + target * (v8 * (v4 * v19 * v7**2)) + v3 * v20 - v9 * v17
+        grad_input = v21 * (v24 - v2 * (v19 * (v13 * v1**2)) - v18 * v20 - v20)
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, grad * (v16 * d_target))
+        grad_input = add(grad_input, grad * (v22 * d_target))
     if needs[2] and d_input_ is not None:
-        grad_target = v15 * v16
+        grad_target = v21 * v22
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target, alpha, gamma):
     """The tangent of each output."""
-    v4 = alpha - 1
+    v6 = alpha - 1
     d_out = None
     if d_input_ is not None:
         v0 = torch.clamp(input_, -4e+18, 4e+18)
-        s0 = _sigmoids(v0)
-        v1 = gamma * _softplus(v0)
-        v2 = alpha * target * torch.exp(-v1)
-        v3 = gamma * _softplus(-v0)
-        v5 = v4 * (1 - target) * torch.exp(-v3)
-        v6 = -v5 * (s0[1] * v1) - s0[1] * v2 - v3 * (v2 * s0[0]) - s0[0] * v5
-        d_out = d_input_ * v6
+        v1 = _sigmoid_minus(v0)
+        v2 = gamma * _softplus_shared(v0)
+        v3 = alpha * target * _sigmoid_minus_power(v0, gamma, -v2)
+        v4 = _sigmoid_shared(v0)
+        v5 = gamma * _softplus_minus(v0)
+        v7 = v6 * (1 - target) * _sigmoid_power(v0, gamma, -v5)
+        d_out = d_input_ * (-v7 * (v1 * v2) - v1 * v3 - v5 * (v3 * v4) - v4 * v7)
     if d_target is not None:
-        sp0 = _softplus(-input_)
-        sp1 = _softplus(input_)
-        v7 = v4 * sp1 * torch.exp(-gamma * sp0) + alpha * sp0 * torch.exp(-gamma * sp1)
-        d_out = add(d_out, d_target * v7)
+        v8 = _softplus_minus(input_)
+        v9 = _softplus_shared(input_)
+        v10 = alpha * v8 * _sigmoid_minus_power(input_, gamma, -gamma * v9)
+        d_out = add(d_out, d_target * (v6 * v9 * _sigmoid_power(input_, gamma, -gamma * v8) + v10))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The tangent of each gradient."""
     gamma = scalar(gamma, grad)
-    sp0 = _softplus(input_)
-    v0 = sp0 * gamma
-    v1 = alpha * torch.exp(-v0)
-    sp1 = _softplus(-input_)
-    v4 = gamma * sp1
-    v7 = alpha - 1
-    e0 = torch.exp(-v4)
-    v8 = v7 * e0
-    s0 = _sigmoids(input_)
-    v2 = s0[1] * v1
-    v5 = v4 * (v1 * s0[0])
+    v1 = _softplus_shared(input_)
+    v2 = v1 * gamma
+    v3 = alpha * _sigmoid_minus_power(input_, gamma, -v2)
+    v7 = _softplus_minus(input_)
+    v8 = gamma * v7
+    v11 = alpha - 1
+    v12 = _sigmoid_power(input_, gamma, -v8)
+    v13 = v11 * v12
+    v0 = _sigmoid_minus(input_)
+    v4 = v0 * v3
+    v6 = _sigmoid_shared(input_)
+    v9 = v8 * (v3 * v6)
     d_grad_input = d_grad_target = None
     if needs[0] and (d_grad is not None or d_input_ is not None):
-        v3 = v2 * target
-        v6 = 1 - target
-        v9 = s0[0] * (v6 * v8)
+        v5 = v4 * target
+        v10 = 1 - target
+        v14 = v6 * (v10 * v13)
     if d_input_ is not None or d_grad is not None:
-        v13 = v1 * sp1
-        v15 = sp0 * v8
+        v18 = v3 * v7
+        v20 = v1 * v13
     if d_input_ is not None:
-        v16 = d_input_ * grad
+        v21 = d_input_ * grad
     if d_target is not None or d_input_ is not None:
-        v17 = gamma * (sp0 * (e0 * (s0[1] * v7))) + s0[0] * v8 - v5 - v2
+        v22 = gamma * (v1 * (v12 * (v0 * v11))) + v6 * v13 - v9 - v4
     if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * (-v0 * (v8 * (s0[1] * v6)) - target * v5 - v9 - v3)
+        d_grad_input = d_grad * (-v2 * (v13 * (v0 * v10)) - target * v9 - v14 - v5)
     if needs[0] and d_input_ is not None:
-        v10 = v3 * s0[0]
-        v11 = 2 * gamma
-        v12 = gamma**2
-        v14 = s0[1] * v9
-        v18 = v10 + v10 * v11 + target * (v12 * v13 * s0[0]**2) + v0 * v14
+        v15 = v5 * v6
+        v16 = 2 * gamma
+        v17 = gamma**2
+        v19 = v0 * v14
+        v23 = v15 + v15 * v16 + target * (v17 * v18 * v6**2) + v2 * v19
         d_grad_input = add(
-            d_grad_input, v16 * (v18 - v15 * (v12 * (v6 * s0[1]**2)) - v4 * v10 - v11 * v14 - v14)
+            d_grad_input, v21 * (v23 - v20 * (v17 * (v10 * v0**2)) - v8 * v15 - v16 * v19 - v19)
         )
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, grad * (v17 * d_target))
+        d_grad_input = add(d_grad_input, grad * (v22 * d_target))
     if needs[1] and d_grad is not None:
-        d_grad_target = d_grad * (v13 + v15)
+        d_grad_target = d_grad * (v18 + v20)
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, v16 * v17)
+        d_grad_target = add(d_grad_target, v21 * v22)
     return d_grad_input, d_grad_target

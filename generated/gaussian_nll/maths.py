@@ -9,6 +9,8 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import math
+
 import torch
 
 from ._tensors import add
@@ -17,7 +19,7 @@ from ._tensors import add
 def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
     half = torch.exp(0.5 * u)
-    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    half = torch.where((v == 0) & (half == math.inf), 0, half)
     return v * half * half
 
 

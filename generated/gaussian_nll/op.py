@@ -289,6 +289,8 @@ def _call(input_, target, log_var):
         outputs = ops.forward(input_, target, log_var, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target, log_var):
         return handle_torch_function(_call, (input_, target, log_var), input_, target, log_var)
+    elif _t.tracing():
+        outputs = _GaussianNllTraced.forward(input_, target, log_var)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

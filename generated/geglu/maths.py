@@ -15,15 +15,27 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
 
 
 def forward(gate, x):
@@ -35,83 +47,88 @@ def forward(gate, x):
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-    v1 = grad * s0[0]
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = grad * _sigmoid_shared(v1)
     grad_gate = grad_x = None
     if needs[0]:
-        grad_gate = v1 * x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1)
+        v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        grad_gate = v2 * x * v3
     if needs[1]:
-        grad_x = v1 * torch.clamp(gate, min=-4e+18)
+        grad_x = v2 * torch.clamp(gate, min=-4e+18)
     return grad_gate, grad_x
 
 
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-    v1 = v0**2
-    v2 = 0.134145 * v1 + 1
-    v3 = 1.5957691216057308 * v2
-    v4 = v3 * (v0 * s0[1]) + 1
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = _sigmoid_shared(v1)
+    v3 = _sigmoid_minus(v1)
+    v4 = v0**2
+    v5 = 0.134145 * v4 + 1
+    v6 = 1.5957691216057308 * v5
+    v7 = v6 * (v0 * v3) + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v5 = s0[0] * v4 * d_gate
+        v8 = v2 * v7 * d_gate
     if (needs[0] or needs[1]) and d_x is not None:
-        v6 = s0[0] * d_x
+        v9 = v2 * d_x
     if needs[0] and d_gate is not None:
-        grad_grad = v5 * x
+        grad_grad = v8 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, v6 * torch.clamp(gate, min=-4e+18))
+        grad_grad = add(grad_grad, v9 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
-        v7 = v3 + (0.42812889763560147 * v1 + v3 * v4)
-        v8 = v7 - s0[0] * (2.5464790894703255 * v0) * v2**2
-        grad_gate = x * (d_gate * (s0[0] * s0[1]) * grad) * v8
+        v10 = v6 + (0.42812889763560147 * v4 + v6 * v7)
+        v11 = v10 - v2 * (2.5464790894703255 * v0) * v5**2
+        grad_gate = x * (d_gate * (v2 * v3) * grad) * v11
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v4 * v6))
+        grad_gate = add(grad_gate, grad * (v7 * v9))
     if needs[2] and d_gate is not None:
-        grad_x = v5 * grad
+        grad_x = v8 * grad
     return grad_grad, grad_gate, grad_x
 
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = _sigmoid_shared(v1)
     d_out = None
     if d_gate is not None:
-        v1 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1
-        d_out = s0[0] * d_gate * x * v1
+        v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        d_out = v2 * d_gate * x * v3
     if d_x is not None:
-        d_out = add(d_out, s0[0] * d_x * torch.clamp(gate, min=-4e+18))
+        d_out = add(d_out, v2 * d_x * torch.clamp(gate, min=-4e+18))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     """The tangent of each gradient."""
-    s0 = _sigmoids(1.5957691216057308 * (gate + 0.044715 * gate**3))
-    v0 = gate**2
-    v1 = 0.134145 * v0 + 1
-    v2 = 1.5957691216057308 * v1
-    v3 = gate * (s0[1] * v2) + 1
+    v0 = 1.5957691216057308 * (gate + 0.044715 * gate**3)
+    v6 = _sigmoid_shared(v0)
+    v1 = _sigmoid_minus(v0)
+    v2 = gate**2
+    v3 = 0.134145 * v2 + 1
+    v4 = 1.5957691216057308 * v3
+    v5 = gate * (v1 * v4) + 1
     d_grad_gate = d_grad_x = None
     if d_gate is not None or d_x is not None:
-        v5 = s0[0] * grad
+        v8 = v6 * grad
     if d_grad is not None:
-        v4 = s0[0] * d_grad
+        v7 = v6 * d_grad
     if d_x is not None or d_gate is not None:
-        v6 = v3 * v5
+        v9 = v5 * v8
     if needs[0] and d_grad is not None:
-        d_grad_gate = v3 * v4 * x
+        d_grad_gate = v5 * v7 * x
     if needs[0] and d_gate is not None:
-        v7 = gate * (s0[0] * (2.5464790894703255 * v1**2))
+        v10 = gate * (v6 * (2.5464790894703255 * v3**2))
         d_grad_gate = add(
-            d_grad_gate,
-            x * (s0[1] * v5 * d_gate) * (v2 + (0.42812889763560147 * v0 + v2 * v3) - v7),
+            d_grad_gate, x * (v1 * v8 * d_gate) * (v4 + (0.42812889763560147 * v2 + v4 * v5) - v10)
         )
     if needs[0] and d_x is not None:
-        d_grad_gate = add(d_grad_gate, v6 * d_x)
+        d_grad_gate = add(d_grad_gate, v9 * d_x)
     if needs[1] and d_grad is not None:
-        d_grad_x = gate * v4
+        d_grad_x = gate * v7
     if needs[1] and d_gate is not None:
-        d_grad_x = add(d_grad_x, v6 * d_gate)
+        d_grad_x = add(d_grad_x, v9 * d_gate)
     return d_grad_gate, d_grad_x

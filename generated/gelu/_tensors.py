@@ -25,6 +25,8 @@ _OWN_MEMORY = (Tensor, Parameter)
 
 _functorch_active = torch._C._are_functorch_transforms_active
 _modes_active = torch._C._len_torch_dispatch_stack
+tracing = torch._C._is_tracing
+"""Whether torch.jit.trace records: it must keep what has a gradient, which a leaf op has not."""
 
 
 def transformed():
@@ -103,6 +105,8 @@ def direct(*tensors):
             return None
         dtype = t.dtype
     if forward_ad._current_level >= 0 or _functorch_active() or _modes_active() or _runtime.DEBUG:
+        return None
+    if tracing():
         return None
     return _runtime.kernels("cpu") if dtype in CODES else None
 

@@ -16,22 +16,29 @@ from ._tensors import add
 
 def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
-    if not torch.compiler.is_compiling() or not x.is_cpu or x.dtype is torch.float64:
+    if not _on_cpu(x):
         return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
-    # Inductor calls erfc number by number. exp(z**2) * erfc(z) / t is the exponential of a
-    # polynomial, within 2e-9 and its derivative within 3e-7; z = |x| / sqrt(2), t as below.
-    t = 1 / (1 + math.sqrt(0.125) * torch.where(x < 0, -x, x))
-    s = 2 * t - 1
-    square, p = s * s, 0.0
-    for odd, even in (
-        (2.1654358499e-05, 1.317393721e-05), (-0.00015766292683, -3.1517547821e-05),
-        (0.00066174371603, -0.00018345778211), (-0.0023415539566, 0.0017710196521),
-        (0.0088242228152, -0.0098746187558), (-0.046895565335, 0.047343424821),
-        (0.67264322352, -0.67179408526),
-    ):
-        p = p * square + (odd * s + even)
-    tail = 0.5 * t * torch.exp(p - 0.5 * x * x)
-    return torch.where(x < 0, tail, 1 - tail)
+    # exp(x**2 / 2) * normcdf(-x) is a quotient of polynomials.
+    e = torch.exp(x * -0.5 * x)
+    z = torch.clamp(torch.where(x > 0, x, -x), max=15)
+    p = _polynomial(z, 0.5, 0.439284325, 0.183969826, 0.0408813693, 0.00415326748)
+    q = _polynomial(z, 1.0, 1.67645371, 1.20555115, 0.471410543, 0.102480508, 0.0104105854)
+    tail = e * (p / q)
+    return torch.where(x > 0, 1 - tail, tail)
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
 
 
 def forward(x):

@@ -13,70 +13,86 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
 
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-64)
+    v0 = torch.clamp(x, min=-1024)
     return v0 * torch.sigmoid(1.5957691216057308 * (v0 + 0.044715 * v0**3))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -64, 16)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-    v1 = grad * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1)
-    return (v1 * s0[0],)
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+    return (grad * v2 * _sigmoid_shared(v1),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = _sigmoid_minus(v1)
+    v3 = v0**2
+    v4 = 0.134145 * v3 + 1
+    v5 = 1.5957691216057308 * v4
+    v6 = v5 * (v0 * v2) + 1
+    v7 = _sigmoid_shared(v1)
+    v8 = v7 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(x, -64, 16)
-        s1 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-        grad_grad = d_x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s1[1] + 1) * s1[0]
+        grad_grad = v6 * v8
     if needs[1]:
-        v1 = torch.clamp(x, -64, 64)
-        s0 = _sigmoids(1.5957691216057308 * (v1 + 0.044715 * v1**3))
-        v2 = v1**2
-        v3 = 0.134145 * v2 + 1
-        v4 = 1.5957691216057308 * v3
-        v5 = v4 + (0.42812889763560147 * v2 + v4 * (s0[1] * (v1 * v4) + 1))
-        v6 = v5 - s0[0] * (2.5464790894703255 * v1) * v3**2
-        grad_x = d_x * (s0[1] * s0[0]) * grad * v6
+        v9 = v5 + (0.42812889763560147 * v3 + v5 * v6)
+        grad_x = v2 * v8 * grad * (v9 - v7 * (2.5464790894703255 * v0 * v4**2))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -64, 16)
-    s0 = _sigmoids(1.5957691216057308 * (v0 + 0.044715 * v0**3))
-    return d_x * (v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * s0[1] + 1) * s0[0]
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+    return d_x * v2 * _sigmoid_shared(v1)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    s0 = _sigmoids(1.5957691216057308 * (x + 0.044715 * x**3))
-    v0 = x**2
-    v1 = 0.134145 * v0 + 1
-    v2 = 1.5957691216057308 * v1
-    v3 = x * (s0[1] * v2) + 1
+    v0 = 1.5957691216057308 * (x + 0.044715 * x**3)
+    v1 = _sigmoid_shared(v0)
+    v2 = _sigmoid_minus(v0)
+    v3 = x**2
+    v4 = 0.134145 * v3 + 1
+    v5 = 1.5957691216057308 * v4
+    v6 = x * (v2 * v5) + 1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0[0] * v3 * d_grad
+        d_grad_x = v1 * v6 * d_grad
     if d_x is not None:
-        v4 = v2 + (0.42812889763560147 * v0 + v2 * v3)
+        v7 = v5 + (0.42812889763560147 * v3 + v5 * v6)
         d_grad_x = add(
-            d_grad_x, s0[0] * s0[1] * d_x * grad * (v4 - x * (2.5464790894703255 * s0[0] * v1**2))
+            d_grad_x, v1 * v2 * d_x * grad * (v7 - x * (2.5464790894703255 * v1 * v4**2))
         )
     return (d_grad_x,)

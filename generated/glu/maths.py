@@ -13,15 +13,54 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x, gate):
@@ -31,68 +70,69 @@ def forward(x, gate):
 
 def vjp(needs, grad, x, gate):
     """The gradient of each input, where `needs` asks for it."""
-    s0 = _sigmoids(gate)
-    v0 = grad * s0[0]
+    v0 = grad * _sigmoid_shared(gate)
     grad_x = grad_gate = None
     if needs[0]:
         grad_x = v0
     if needs[1]:
-        grad_gate = v0 * x * s0[1]
+        grad_gate = v0 * x * _sigmoid_minus(gate)
     return grad_x, grad_gate
 
 
 def double_vjp(needs, d_x, d_gate, grad, x, gate):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = _sigmoids(gate)
+    v0 = _sigmoid_shared(gate)
+    v2 = _sigmoid_minus(gate)
     grad_grad = grad_x = grad_gate = None
     if d_gate is not None:
-        v1 = s0[0] * s0[1] * d_gate
+        v3 = v0 * v2 * d_gate
     if (needs[0] or needs[2]) and d_x is not None:
-        v0 = s0[0] * d_x
+        v1 = v0 * d_x
     if (needs[0] or needs[2]) and d_gate is not None:
-        v2 = v1 * x
+        v4 = v3 * x
     if needs[0] and d_x is not None:
-        grad_grad = v0
+        grad_grad = v1
     if needs[0] and d_gate is not None:
-        grad_grad = add(grad_grad, v2)
+        grad_grad = add(grad_grad, v4)
     if needs[1] and d_gate is not None:
-        grad_x = v1 * grad
+        grad_x = v3 * grad
     if needs[2] and d_x is not None:
-        grad_gate = grad * (v0 * s0[1])
+        grad_gate = grad * (v1 * v2)
     if needs[2] and d_gate is not None:
-        grad_gate = add(grad_gate, -v2 * grad * torch.tanh(0.5 * gate))
+        grad_gate = add(grad_gate, -v4 * grad * _tanh(0.5 * gate))
     return grad_grad, grad_x, grad_gate
 
 
 def jvp(d_x, d_gate, x, gate):
     """The tangent of each output."""
-    s0 = _sigmoids(gate)
+    v0 = _sigmoid_shared(gate)
     d_out = None
     if d_x is not None:
-        d_out = s0[0] * d_x
+        d_out = v0 * d_x
     if d_gate is not None:
-        d_out = add(d_out, s0[0] * d_gate * x * s0[1])
+        d_out = add(d_out, v0 * d_gate * x * _sigmoid_minus(gate))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_gate, grad, x, gate):
     """The tangent of each gradient."""
-    s0 = _sigmoids(gate)
+    v0 = _sigmoid_shared(gate)
+    v2 = _sigmoid_minus(gate)
     d_grad_x = d_grad_gate = None
     if d_gate is not None or d_x is not None:
-        v1 = s0[0] * s0[1] * grad
+        v3 = v0 * v2 * grad
     if d_grad is not None:
-        v0 = s0[0] * d_grad
+        v1 = v0 * d_grad
     if d_gate is not None:
-        v2 = v1 * d_gate
+        v4 = v3 * d_gate
     if needs[0] and d_grad is not None:
-        d_grad_x = v0
+        d_grad_x = v1
     if needs[0] and d_gate is not None:
-        d_grad_x = add(d_grad_x, v2)
+        d_grad_x = add(d_grad_x, v4)
     if needs[1] and d_grad is not None:
-        d_grad_gate = v0 * s0[1] * x
+        d_grad_gate = v1 * v2 * x
     if needs[1] and d_x is not None:
-        d_grad_gate = add(d_grad_gate, v1 * d_x)
+        d_grad_gate = add(d_grad_gate, v3 * d_x)
     if needs[1] and d_gate is not None:
-        d_grad_gate = add(d_grad_gate, -v2 * x * torch.tanh(0.5 * gate))
+        d_grad_gate = add(d_grad_gate, -v4 * x * _tanh(0.5 * gate))
     return d_grad_x, d_grad_gate

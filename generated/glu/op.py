@@ -277,6 +277,8 @@ def _call(x, gate):
         outputs = ops.forward(x, gate, _t.CODES[x.dtype])
     elif _t.stand_ins(x, gate):
         return handle_torch_function(_call, (x, gate), x, gate)
+    elif _t.tracing():
+        outputs = _GluTraced.forward(x, gate)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -291,6 +291,8 @@ def _call(input_, target, log_scale):
         outputs = ops.forward(input_, target, log_scale, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target, log_scale):
         return handle_torch_function(_call, (input_, target, log_scale), input_, target, log_scale)
+    elif _t.tracing():
+        outputs = _LaplaceNllTraced.forward(input_, target, log_scale)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

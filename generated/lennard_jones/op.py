@@ -314,6 +314,8 @@ def _call(x, epsilon, sigma):
             outputs = traced(x, epsilon, sigma)
     elif _t.stand_ins(x, epsilon, sigma):
         return handle_torch_function(_call, (x, epsilon, sigma), x, epsilon, sigma)
+    elif _t.tracing():
+        outputs = _LennardJonesTraced.forward(x, epsilon, sigma)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

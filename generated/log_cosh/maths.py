@@ -20,21 +20,45 @@ def _logcosh(x):
     return torch.where(torch.abs(x) < 1, torch.log1p(2 * near * near), far)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
-
-
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(input_, target):
@@ -44,7 +68,7 @@ def forward(input_, target):
 
 def vjp(needs, grad, input_, target):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = grad * torch.tanh(input_ - target)
+    v0 = grad * _tanh(input_ - target)
     grad_input = grad_target = None
     if needs[0]:
         grad_input = v0
@@ -58,36 +82,36 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target):
     v0 = input_ - target
     grad_grad = grad_input = grad_target = None
     if needs[1] or needs[2]:
-        v1 = grad * _sech2(v0)
+        v2 = grad * _sech2(v0)
     if needs[0]:
-        t0 = torch.tanh(v0)
+        v1 = _tanh(v0)
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v2 = v1 * d_input_
+        v3 = v2 * d_input_
     if (needs[1] or needs[2]) and d_target is not None:
-        v3 = v1 * d_target
+        v4 = v2 * d_target
     if needs[0] and d_input_ is not None:
-        grad_grad = t0 * d_input_
+        grad_grad = v1 * d_input_
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, -t0 * d_target)
+        grad_grad = add(grad_grad, -v1 * d_target)
     if needs[1] and d_input_ is not None:
-        grad_input = v2
+        grad_input = v3
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, -v3)
+        grad_input = add(grad_input, -v4)
     if needs[2] and d_input_ is not None:
-        grad_target = -v2
+        grad_target = -v3
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v3)
+        grad_target = add(grad_target, v4)
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target):
     """The tangent of each output."""
-    t0 = torch.tanh(input_ - target)
+    v0 = _tanh(input_ - target)
     d_out = None
     if d_input_ is not None:
-        d_out = t0 * d_input_
+        d_out = v0 * d_input_
     if d_target is not None:
-        d_out = add(d_out, -t0 * d_target)
+        d_out = add(d_out, -v0 * d_target)
     return d_out
 
 
@@ -98,7 +122,7 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target):
     if d_input_ is not None or d_target is not None:
         v2 = grad * _sech2(v0)
     if d_grad is not None:
-        v1 = d_grad * torch.tanh(v0)
+        v1 = d_grad * _tanh(v0)
     if d_input_ is not None:
         v3 = v2 * d_input_
     if d_target is not None:

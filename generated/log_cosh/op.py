@@ -277,6 +277,8 @@ def _call(input_, target):
         outputs = ops.forward(input_, target, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target):
         return handle_torch_function(_call, (input_, target), input_, target)
+    elif _t.tracing():
+        outputs = _LogCoshTraced.forward(input_, target)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -19,20 +19,39 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def forward(x):
     """The formula."""
-    return -_softplus(-x)
+    return -_softplus_shared(-x)
 
 
 def vjp(needs, grad, x):
@@ -42,13 +61,12 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    s0 = _sigmoids(x)
-    v0 = d_x * s0[1]
+    v0 = d_x * _sigmoid_minus(x)
     grad_grad = grad_x = None
     if needs[0]:
         grad_grad = v0
     if needs[1]:
-        grad_x = -v0 * grad * s0[0]
+        grad_x = -v0 * grad * _sigmoid_shared(x)
     return grad_grad, grad_x
 
 
@@ -59,10 +77,10 @@ def jvp(d_x, x):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    s0 = _sigmoids(x)
+    v0 = _sigmoid_minus(x)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0[1] * d_grad
+        d_grad_x = v0 * d_grad
     if d_x is not None:
-        d_grad_x = add(d_grad_x, -s0[1] * d_x * grad * s0[0])
+        d_grad_x = add(d_grad_x, -v0 * d_x * grad * _sigmoid_shared(x))
     return (d_grad_x,)

@@ -19,28 +19,50 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
-
-
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
 
 
 def _softplus_ratio(x):
-    """exp(-|x|), and p and q of tanh(softplus(x)) = p / q. For derivatives, 0 is not below 0."""
-    n = torch.exp(torch.where(x < 0, x, -x))
-    p = torch.where(x < 0, n * (n + 2), 2 * n + 1)
-    return n, p, p + torch.where(x < 0, 2, 2 * n * n)
+    """exp(-|x|), and p and q of tanh(softplus(x)) = p / q."""
+    n = _decay(x)
+    p = torch.where(x > 0, 2 * n + 1, n * (n + 2))
+    return n, p, p + torch.where(x > 0, 2 * n * n, 2)
 
 
 def _tanh_softplus(x, y):
@@ -56,59 +78,58 @@ def _sech2_softplus(x, y):
     if not torch.compiler.is_compiling():
         return _sech2(y)
     n, _, q = _softplus_ratio(x)
-    root = torch.where(x < 0, 2, 2 * n) * (n + 1) / q
+    root = torch.where(x > 0, 2 * n, 2) * (n + 1) / q
     return root * root
 
 
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
-    return v0 * _tanh_softplus(v0, _softplus(v0))
+    return v0 * _tanh_softplus(v0, _softplus_shared(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 64)
-    sp0 = _softplus(v0)
-    v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
-    return (grad * v1,)
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = v0 * _sech2_softplus(v0, v1) * _sigmoid_shared(v0) + _tanh_softplus(v0, v1)
+    return (grad * v2,)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = _tanh_softplus(v0, v1)
+    v3 = _sech2_softplus(v0, v1)
+    v4 = _sigmoid_shared(v0)
+    v5 = v0 * v4
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(x, -1024, 64)
-        sp0 = _softplus(v0)
-        v2 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
-        grad_grad = d_x * v2
+        grad_grad = d_x * (v2 + v3 * v5)
     if needs[1]:
-        v1 = torch.clamp(x, -1024, 1024)
-        s0 = _sigmoids(v1)
-        sp1 = _softplus(v1)
-        v3 = v1 * s0[1] + 2 - s0[0] * (2 * v1) * _tanh_softplus(v1, sp1)
-        grad_x = s0[0] * d_x * grad * v3 * _sech2_softplus(v1, sp1)
+        grad_x = d_x * (v3 * v4) * grad * (v0 * _sigmoid_minus(v0) + 2 - v5 * (2 * v2))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 64)
-    sp0 = _softplus(v0)
-    v1 = v0 * _sech2_softplus(v0, sp0) * torch.sigmoid(v0) + _tanh_softplus(v0, sp0)
-    return d_x * v1
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = v0 * _sech2_softplus(v0, v1) * _sigmoid_shared(v0) + _tanh_softplus(v0, v1)
+    return d_x * v2
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    sp0 = _softplus(x)
-    v0 = _tanh_softplus(x, sp0)
-    v1 = _sech2_softplus(x, sp0)
-    s0 = _sigmoids(x)
-    v2 = x * s0[0]
+    v0 = _softplus_shared(x)
+    v1 = _tanh_softplus(x, v0)
+    v2 = _sech2_softplus(x, v0)
+    v3 = _sigmoid_shared(x)
+    v4 = x * v3
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v0 + v1 * v2)
+        d_grad_x = d_grad * (v1 + v2 * v4)
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v1 * s0[0] * d_x * grad * (x * s0[1] + 2 - v2 * (2 * v0)))
+        d_grad_x = add(d_grad_x, v2 * v3 * d_x * grad * (x * _sigmoid_minus(x) + 2 - v4 * (2 * v1)))
     return (d_grad_x,)

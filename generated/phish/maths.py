@@ -15,101 +15,116 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
-
-
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
 
 
 def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
-    if not torch.compiler.is_compiling() or not x.is_cpu or x.dtype is torch.float64:
+    if not _on_cpu(x):
         return 0.5 * torch.erfc(-math.sqrt(0.5) * x)
-    # Inductor calls erfc number by number. exp(z**2) * erfc(z) / t is the exponential of a
-    # polynomial, within 2e-9 and its derivative within 3e-7; z = |x| / sqrt(2), t as below.
-    t = 1 / (1 + math.sqrt(0.125) * torch.where(x < 0, -x, x))
-    s = 2 * t - 1
-    square, p = s * s, 0.0
-    for odd, even in (
-        (2.1654358499e-05, 1.317393721e-05), (-0.00015766292683, -3.1517547821e-05),
-        (0.00066174371603, -0.00018345778211), (-0.0023415539566, 0.0017710196521),
-        (0.0088242228152, -0.0098746187558), (-0.046895565335, 0.047343424821),
-        (0.67264322352, -0.67179408526),
-    ):
-        p = p * square + (odd * s + even)
-    tail = 0.5 * t * torch.exp(p - 0.5 * x * x)
-    return torch.where(x < 0, tail, 1 - tail)
+    # exp(x**2 / 2) * normcdf(-x) is a quotient of polynomials.
+    e = torch.exp(x * -0.5 * x)
+    z = torch.clamp(torch.where(x > 0, x, -x), max=15)
+    p = _polynomial(z, 0.5, 0.439284325, 0.183969826, 0.0408813693, 0.00415326748)
+    q = _polynomial(z, 1.0, 1.67645371, 1.20555115, 0.471410543, 0.102480508, 0.0104105854)
+    tail = e * (p / q)
+    return torch.where(x > 0, 1 - tail, tail)
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-64)
-    return v0 * torch.tanh(v0 * _normcdf(v0))
+    v0 = torch.clamp(x, min=-1024)
+    return v0 * _tanh(v0 * _normcdf(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -64, 64)
+    v0 = torch.clamp(x, -1024, 1024)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
-    return (grad * (v2 * _sech2(v1) + torch.tanh(v1)),)
+    return (grad * (v2 * _sech2(v1) + _tanh(v1)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v0 = torch.clamp(x, -1024, 1024)
+    cdf0 = _normcdf(v0)
+    v1 = v0 * cdf0
+    v2 = _tanh(v1)
+    v3 = _sech2(v1)
+    v4 = v0**2
+    v5 = 0.7978845608028654 * v0 * torch.exp(-0.5 * v4)
+    v6 = 0.5 * v5
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(x, -64, 64)
-        cdf0 = _normcdf(v0)
-        v1 = v0 * cdf0
-        v7 = v0 * (cdf0 + 0.5 * v0 * 0.7978845608028654 * torch.exp(v0 * -0.5 * v0))
-        grad_grad = d_x * (v7 * _sech2(v1) + torch.tanh(v1))
+        grad_grad = d_x * (v2 + v0 * v3 * (cdf0 + v6))
     if needs[1]:
-        v2 = torch.clamp(x, -64, 1024)
-        cdf1 = _normcdf(v2)
-        v3 = v2 * cdf1
-        v4 = v2**2
-        v5 = 0.7978845608028654 * v2 * torch.exp(-0.5 * v4)
-        v6 = v5 + 2 * cdf1
-        v8 = d_x * grad * (v6 + 0.5 * v5 * (2 - v4) - 0.5 * v2 * v6**2 * torch.tanh(v3))
-        grad_x = v8 * _sech2(v3)
+        v7 = v5 + 2 * cdf0
+        grad_x = v3 * d_x * grad * (v7 + v6 * (2 - v4) - v2 * (0.5 * v0) * v7**2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -64, 64)
+    v0 = torch.clamp(x, -1024, 1024)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
-    return d_x * (v2 * _sech2(v1) + torch.tanh(v1))
+    return d_x * (v2 * _sech2(v1) + _tanh(v1))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     cdf0 = _normcdf(x)
     v0 = x * cdf0
-    t0 = torch.tanh(v0)
-    v1 = _sech2(v0)
-    v2 = x**2
-    v3 = 0.7978845608028654 * x * torch.exp(-0.5 * v2)
-    v4 = 0.5 * v3
+    v1 = _tanh(v0)
+    v2 = _sech2(v0)
+    v3 = x**2
+    v4 = 0.7978845608028654 * x * torch.exp(-0.5 * v3)
+    v5 = 0.5 * v4
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (t0 + x * v1 * (cdf0 + v4))
+        d_grad_x = d_grad * (v1 + x * v2 * (cdf0 + v5))
     if d_x is not None:
-        v5 = v3 + 2 * cdf0
-        d_grad_x = add(d_grad_x, v1 * d_x * grad * (v5 + v4 * (2 - v2) - x * (0.5 * t0 * v5**2)))
+        v6 = v4 + 2 * cdf0
+        d_grad_x = add(d_grad_x, v2 * d_x * grad * (v6 + v5 * (2 - v3) - x * (0.5 * v1 * v6**2)))
     return (d_grad_x,)

@@ -306,6 +306,8 @@ def _call(x, weight):
             outputs = traced(x, weight)
     elif _t.stand_ins(x, weight):
         return handle_torch_function(_call, (x, weight), x, weight)
+    elif _t.tracing():
+        outputs = _PreluTraced.forward(x, weight)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -303,6 +303,8 @@ def _call(x, y):
         outputs = ops.forward(x, y, _t.CODES[x.dtype])
     elif _t.stand_ins(x, y):
         return handle_torch_function(_call, (x, y), x, y)
+    elif _t.tracing():
+        outputs = _QuadraticTermsTraced.forward(x, y)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -485,6 +485,8 @@ def _call(aw, ax, ay, az, bw, bx, by, bz):
         return handle_torch_function(
             _call, (aw, ax, ay, az, bw, bx, by, bz), aw, ax, ay, az, bw, bx, by, bz
         )
+    elif _t.tracing():
+        outputs = _QuaternionProductTraced.forward(aw, ax, ay, az, bw, bx, by, bz)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -12,15 +12,54 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):
@@ -31,42 +70,38 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.702 * torch.clamp(x, -1024, 64)
-    s0 = _sigmoids(v0)
-    return (grad * (v0 * s0[1] + 1) * s0[0],)
+    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    return (grad * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = 1.702 * v0
+    v2 = _sigmoid_minus(v1)
+    v3 = d_x * _sigmoid_shared(v1)
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = 1.702 * torch.clamp(x, -1024, 64)
-        s0 = _sigmoids(v0)
-        grad_grad = d_x * (v0 * s0[1] + 1) * s0[0]
+        grad_grad = v3 * (v1 * v2 + 1)
     if needs[1]:
-        v1 = torch.clamp(x, -1024, 1024)
-        s1 = _sigmoids(1.702 * v1)
-        v2 = d_x * grad * (3.404 - 2.896804 * v1 * torch.tanh(0.851 * v1)) * s1[1]
-        grad_x = v2 * s1[0]
+        grad_x = v2 * v3 * grad * (3.404 - 2.896804 * v0 * _tanh(0.851 * v0))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.702 * torch.clamp(x, -1024, 64)
-    s0 = _sigmoids(v0)
-    return d_x * (v0 * s0[1] + 1) * s0[0]
+    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    return d_x * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = 1.702 * x
-    s0 = _sigmoids(v0)
+    v1 = _sigmoid_shared(v0)
+    v2 = _sigmoid_minus(v0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0[0] * d_grad * (v0 * s0[1] + 1)
+        d_grad_x = v1 * d_grad * (v0 * v2 + 1)
     if d_x is not None:
-        d_grad_x = add(
-            d_grad_x, s0[0] * s0[1] * d_x * grad * (3.404 - 2.896804 * x * torch.tanh(0.851 * x))
-        )
+        d_grad_x = add(d_grad_x, v1 * v2 * d_x * grad * (3.404 - 2.896804 * x * _tanh(0.851 * x)))
     return (d_grad_x,)

@@ -278,6 +278,8 @@ def _call(x, bias, scale):
             outputs = traced(x, bias, scale)
     elif _t.stand_ins(x, bias):
         return handle_torch_function(_call, (x, bias), x, bias, scale)
+    elif _t.tracing():
+        outputs = _ScaledBiasTraced.forward(x, bias, scale)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

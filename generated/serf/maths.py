@@ -19,67 +19,109 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _softplus_shared(x):
+    """softplus(x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return _softplus(x)
+    return torch.relu(x) + torch.log1p(_decay(x))
+
+
+def _erf(x):
+    """erf(x), with its digits near 0."""
+    if not _on_cpu(x):
+        return torch.erf(x)
+    far = torch.erf(x)
+    small = torch.abs(x) < 0.75
+    z = torch.where(small, x, 0)
+    near = z * _polynomial(
+        z * z, 1.12837911, -0.3761262, 0.112833768, -0.0268346351, 0.00511436304, -0.000674962474
+    )
+    return torch.where(small, near, far)
 
 
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
-    return v0 * torch.erf(_softplus(v0))
+    return v0 * _erf(_softplus_shared(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 16)
-    sp0 = _softplus(v0)
-    v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
-    return (grad * (v1 + torch.erf(sp0)),)
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+    return (grad * (v2 + _erf(v1)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = 2 * _sigmoid_shared(v0)
+    v3 = v0 * v2
+    v4 = 0.5641895835477563 * torch.exp(v1 * -1 * v1)
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(x, -1024, 16)
-        sp0 = _softplus(v0)
-        v3 = 2 * v0 * 0.5641895835477563 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
-        grad_grad = d_x * (v3 + torch.erf(sp0))
+        grad_grad = d_x * (v3 * v4 + _erf(v1))
     if needs[1]:
-        v1 = torch.clamp(x, -1024, 64)
-        sp1 = _softplus(v1)
-        s0 = _sigmoids(v1)
-        v2 = 2 * s0[0]
-        v4 = d_x * (0.5641895835477563 * v2) * grad * (v1 * s0[1] + 2 - v2 * (v1 * sp1))
-        grad_x = v4 * torch.exp(sp1 * -1 * sp1)
+        grad_x = d_x * (v2 * v4) * grad * (v0 * _sigmoid_minus(v0) + 2 - v1 * v3)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 16)
-    sp0 = _softplus(v0)
-    v1 = 1.1283791670955126 * v0 * torch.exp(sp0 * -1 * sp0) * torch.sigmoid(v0)
-    return d_x * (v1 + torch.erf(sp0))
+    v0 = torch.clamp(x, -1024, 1024)
+    v1 = _softplus_shared(v0)
+    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+    return d_x * (v2 + _erf(v1))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    sp0 = _softplus(x)
-    s0 = _sigmoids(x)
-    v0 = 2 * s0[0]
-    v1 = x * v0
-    v2 = 0.5641895835477563 * torch.exp(sp0 * -1 * sp0)
+    v0 = _softplus_shared(x)
+    v1 = 2 * _sigmoid_shared(x)
+    v2 = x * v1
+    v3 = 0.5641895835477563 * torch.exp(v0 * -1 * v0)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v1 * v2 + torch.erf(sp0))
+        d_grad_x = d_grad * (v2 * v3 + _erf(v0))
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * v2 * d_x * grad * (x * s0[1] + 2 - sp0 * v1))
+        d_grad_x = add(d_grad_x, v1 * v3 * d_x * grad * (x * _sigmoid_minus(x) + 2 - v0 * v2))
     return (d_grad_x,)

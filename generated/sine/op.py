@@ -278,6 +278,8 @@ def _call(x, omega):
         outputs = ops.forward(x, omega)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, omega)
+    elif _t.tracing():
+        outputs = _SineTraced.forward(x, omega)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -287,6 +287,8 @@ def _call(input_, target, beta):
         outputs = ops.forward(input_, target, beta, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target):
         return handle_torch_function(_call, (input_, target), input_, target, beta)
+    elif _t.tracing():
+        outputs = _SmoothL1Traced.forward(input_, target, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

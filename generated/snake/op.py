@@ -292,6 +292,8 @@ def _call(x, alpha):
             outputs = traced(x, alpha)
     elif _t.stand_ins(x, alpha):
         return handle_torch_function(_call, (x, alpha), x, alpha)
+    elif _t.tracing():
+        outputs = _SnakeTraced.forward(x, alpha)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

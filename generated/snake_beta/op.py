@@ -304,6 +304,8 @@ def _call(x, alpha, beta):
             outputs = traced(x, alpha, beta)
     elif _t.stand_ins(x, alpha, beta):
         return handle_torch_function(_call, (x, alpha, beta), x, alpha, beta)
+    elif _t.tracing():
+        outputs = _SnakeBetaTraced.forward(x, alpha, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

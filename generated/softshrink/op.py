@@ -277,6 +277,8 @@ def _call(x, lambd):
         outputs = ops.forward(x, lambd)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, lambd)
+    elif _t.tracing():
+        outputs = _SoftshrinkTraced.forward(x, lambd)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

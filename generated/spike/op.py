@@ -242,6 +242,8 @@ def _call(x, alpha):
         outputs = ops.forward(x, alpha)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, alpha)
+    elif _t.tracing():
+        outputs = _apply(x, alpha)
     elif _t.transformed():
         outputs = SpikeFunction.apply(x, alpha)
     elif _t.recorded(x):

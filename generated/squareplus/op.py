@@ -278,6 +278,8 @@ def _call(x, b):
         outputs = ops.forward(x, b)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, b)
+    elif _t.tracing():
+        outputs = _SquareplusTraced.forward(x, b)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

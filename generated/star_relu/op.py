@@ -306,6 +306,8 @@ def _call(x, scale, bias):
             outputs = traced(x, scale, bias)
     elif _t.stand_ins(x, scale, bias):
         return handle_torch_function(_call, (x, scale, bias), x, scale, bias)
+    elif _t.tracing():
+        outputs = _StarReluTraced.forward(x, scale, bias)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -236,6 +236,8 @@ def _call(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)
+    elif _t.tracing():
+        outputs = _apply(x)
     elif _t.transformed():
         outputs = SteSignFunction.apply(x)
     elif _t.recorded(x):

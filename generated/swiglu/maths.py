@@ -13,15 +13,54 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(gate, x):
@@ -33,11 +72,10 @@ def forward(gate, x):
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
-    v1 = grad * s0[0]
+    v1 = grad * _sigmoid_shared(v0)
     grad_gate = grad_x = None
     if needs[0]:
-        grad_gate = v1 * x * (v0 * s0[1] + 1)
+        grad_gate = v1 * x * (v0 * _sigmoid_minus(v0) + 1)
     if needs[1]:
         grad_x = v1 * torch.clamp(gate, min=-4e+18)
     return grad_gate, grad_x
@@ -46,59 +84,59 @@ def vjp(needs, grad, gate, x):
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
-    v1 = v0 * s0[1] + 1
+    v1 = _sigmoid_shared(v0)
+    v2 = _sigmoid_minus(v0)
+    v3 = v0 * v2 + 1
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
-        v2 = s0[0] * v1 * d_gate
+        v4 = v1 * v3 * d_gate
     if (needs[0] or needs[1]) and d_x is not None:
-        v3 = s0[0] * d_x
+        v5 = v1 * d_x
     if needs[0] and d_gate is not None:
-        grad_grad = v2 * x
+        grad_grad = v4 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, v3 * torch.clamp(gate, min=-4e+18))
+        grad_grad = add(grad_grad, v5 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
-        grad_gate = x * (d_gate * (s0[0] * s0[1]) * grad) * (2 - v0 * torch.tanh(0.5 * v0))
+        grad_gate = x * (d_gate * (v1 * v2) * grad) * (2 - v0 * _tanh(0.5 * v0))
     if needs[1] and d_x is not None:
-        grad_gate = add(grad_gate, grad * (v1 * v3))
+        grad_gate = add(grad_gate, grad * (v3 * v5))
     if needs[2] and d_gate is not None:
-        grad_x = v2 * grad
+        grad_x = v4 * grad
     return grad_grad, grad_gate, grad_x
 
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
     v0 = torch.clamp(gate, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
+    v1 = _sigmoid_shared(v0)
     d_out = None
     if d_gate is not None:
-        d_out = s0[0] * d_gate * x * (v0 * s0[1] + 1)
+        d_out = v1 * d_gate * x * (v0 * _sigmoid_minus(v0) + 1)
     if d_x is not None:
-        d_out = add(d_out, s0[0] * d_x * torch.clamp(gate, min=-4e+18))
+        d_out = add(d_out, v1 * d_x * torch.clamp(gate, min=-4e+18))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_gate, d_x, grad, gate, x):
     """The tangent of each gradient."""
-    s0 = _sigmoids(gate)
-    v0 = gate * s0[1] + 1
+    v2 = _sigmoid_shared(gate)
+    v0 = _sigmoid_minus(gate)
+    v1 = gate * v0 + 1
     d_grad_gate = d_grad_x = None
     if d_gate is not None or d_x is not None:
-        v2 = s0[0] * grad
+        v4 = v2 * grad
     if d_grad is not None:
-        v1 = s0[0] * d_grad
+        v3 = v2 * d_grad
     if d_x is not None or d_gate is not None:
-        v3 = v0 * v2
+        v5 = v1 * v4
     if needs[0] and d_grad is not None:
-        d_grad_gate = v0 * v1 * x
+        d_grad_gate = v1 * v3 * x
     if needs[0] and d_gate is not None:
-        d_grad_gate = add(
-            d_grad_gate, x * (s0[1] * v2 * d_gate) * (2 - gate * torch.tanh(0.5 * gate))
-        )
+        d_grad_gate = add(d_grad_gate, x * (v0 * v4 * d_gate) * (2 - gate * _tanh(0.5 * gate)))
     if needs[0] and d_x is not None:
-        d_grad_gate = add(d_grad_gate, v3 * d_x)
+        d_grad_gate = add(d_grad_gate, v5 * d_x)
     if needs[1] and d_grad is not None:
-        d_grad_x = gate * v1
+        d_grad_x = gate * v3
     if needs[1] and d_gate is not None:
-        d_grad_x = add(d_grad_x, v3 * d_gate)
+        d_grad_x = add(d_grad_x, v5 * d_gate)
     return d_grad_gate, d_grad_x

@@ -277,6 +277,8 @@ def _call(gate, x):
         outputs = ops.forward(gate, x, _t.CODES[gate.dtype])
     elif _t.stand_ins(gate, x):
         return handle_torch_function(_call, (gate, x), gate, x)
+    elif _t.tracing():
+        outputs = _SwigluTraced.forward(gate, x)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -278,6 +278,8 @@ def _call(x, beta):
         outputs = ops.forward(x, beta)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, beta)
+    elif _t.tracing():
+        outputs = _SwishTraced.forward(x, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

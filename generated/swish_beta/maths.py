@@ -13,15 +13,54 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x, beta):
@@ -34,13 +73,13 @@ def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = _sigmoids(v1)
-    v2 = grad * s0[0]
+    v2 = _sigmoid_minus(v1)
+    v3 = grad * _sigmoid_shared(v1)
     grad_x = grad_beta = None
     if needs[0]:
-        grad_x = v2 * (v1 * s0[1] + 1)
+        grad_x = v3 * (v1 * v2 + 1)
     if needs[1]:
-        grad_beta = v2 * (s0[1] * v0**2)
+        grad_beta = v3 * (v2 * v0**2)
     return grad_x, grad_beta
 
 
@@ -48,30 +87,31 @@ def double_vjp(needs, d_x, d_beta, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = _sigmoids(v1)
+    v2 = _sigmoid_minus(v1)
+    v3 = _sigmoid_shared(v1)
     grad_grad = grad_x = grad_beta = None
     if needs[1] or needs[2]:
-        t0 = torch.tanh(0.5 * v1)
+        v6 = _tanh(0.5 * v1)
     if d_x is not None:
-        v2 = s0[0] * d_x
+        v4 = v3 * d_x
     if d_beta is not None:
-        v3 = s0[1] * s0[0] * d_beta
+        v5 = v2 * v3 * d_beta
     if needs[1] or needs[2]:
-        v4 = grad * (2 - v1 * t0)
+        v7 = grad * (2 - v1 * v6)
     if (needs[1] or needs[2]) and d_x is not None:
-        v5 = v4 * (s0[1] * v2)
+        v8 = v7 * (v2 * v4)
     if needs[0] and d_x is not None:
-        grad_grad = v2 * (v1 * s0[1] + 1)
+        grad_grad = v4 * (v1 * v2 + 1)
     if needs[0] and d_beta is not None:
-        grad_grad = add(grad_grad, v3 * v0**2)
+        grad_grad = add(grad_grad, v5 * v0**2)
     if needs[1] and d_x is not None:
-        grad_x = beta * v5
+        grad_x = beta * v8
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, v4 * (v0 * v3))
+        grad_x = add(grad_x, v7 * (v0 * v5))
     if needs[2] and d_x is not None:
-        grad_beta = v0 * v5
+        grad_beta = v0 * v8
     if needs[2] and d_beta is not None:
-        grad_beta = add(grad_beta, -grad * (t0 * (v3 * v0**3)))
+        grad_beta = add(grad_beta, -grad * (v6 * (v5 * v0**3)))
     return grad_grad, grad_x, grad_beta
 
 
@@ -79,38 +119,40 @@ def jvp(d_x, d_beta, x, beta):
     """The tangent of each output."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
     v1 = v0 * beta
-    s0 = _sigmoids(v1)
+    v2 = _sigmoid_shared(v1)
+    v3 = _sigmoid_minus(v1)
     d_out = None
     if d_x is not None:
-        d_out = s0[0] * d_x * (v1 * s0[1] + 1)
+        d_out = v2 * d_x * (v1 * v3 + 1)
     if d_beta is not None:
-        d_out = add(d_out, s0[1] * (s0[0] * v0**2) * d_beta)
+        d_out = add(d_out, v3 * (v2 * v0**2) * d_beta)
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_beta, grad, x, beta):
     """The tangent of each gradient."""
     v0 = beta * x
-    s0 = _sigmoids(v0)
+    v1 = _sigmoid_minus(v0)
+    v2 = _sigmoid_shared(v0)
     d_grad_x = d_grad_beta = None
     if d_x is not None or d_beta is not None:
-        t0 = torch.tanh(0.5 * v0)
-        v2 = s0[1] * s0[0] * grad
-        v3 = v2 * (2 - v0 * t0)
+        v4 = _tanh(0.5 * v0)
+        v5 = v1 * v2 * grad
+        v6 = v5 * (2 - v0 * v4)
     if d_grad is not None:
-        v1 = s0[0] * d_grad
+        v3 = v2 * d_grad
     if d_x is not None:
-        v4 = v3 * d_x
+        v7 = v6 * d_x
     if needs[0] and d_grad is not None:
-        d_grad_x = v1 * (v0 * s0[1] + 1)
+        d_grad_x = v3 * (v0 * v1 + 1)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, beta * v4)
+        d_grad_x = add(d_grad_x, beta * v7)
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, x * (v3 * d_beta))
+        d_grad_x = add(d_grad_x, x * (v6 * d_beta))
     if needs[1] and d_grad is not None:
-        d_grad_beta = s0[1] * v1 * x**2
+        d_grad_beta = v1 * v3 * x**2
     if needs[1] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, x * v4)
+        d_grad_beta = add(d_grad_beta, x * v7)
     if needs[1] and d_beta is not None:
-        d_grad_beta = add(d_grad_beta, -d_beta * (t0 * v2) * x**3)
+        d_grad_beta = add(d_grad_beta, -d_beta * (v4 * v5) * x**3)
     return d_grad_x, d_grad_beta

@@ -304,6 +304,8 @@ def _call(x, beta):
             outputs = traced(x, beta)
     elif _t.stand_ins(x, beta):
         return handle_torch_function(_call, (x, beta), x, beta)
+    elif _t.tracing():
+        outputs = _SwishBetaTraced.forward(x, beta)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -12,26 +12,50 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
-
-
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):
     """The formula."""
-    return torch.tanh(x)
+    return _tanh(x)
 
 
 def vjp(needs, grad, x):
@@ -46,7 +70,7 @@ def double_vjp(needs, d_x, grad, x):
     if needs[0]:
         grad_grad = v0
     if needs[1]:
-        grad_x = -2 * v0 * grad * torch.tanh(x)
+        grad_x = -2 * v0 * grad * _tanh(x)
     return grad_grad, grad_x
 
 
@@ -62,5 +86,5 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     if d_grad is not None:
         d_grad_x = v0 * d_grad
     if d_x is not None:
-        d_grad_x = add(d_grad_x, -2 * v0 * d_x * grad * torch.tanh(x))
+        d_grad_x = add(d_grad_x, -2 * v0 * d_x * grad * _tanh(x))
     return (d_grad_x,)

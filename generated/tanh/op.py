@@ -273,6 +273,8 @@ def _call(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)
+    elif _t.tracing():
+        outputs = _TanhTraced.forward(x)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -7,6 +7,8 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import math
+
 import torch
 
 from ._tensors import add
@@ -15,75 +17,104 @@ from ._tensors import add
 def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
     half = torch.exp(0.5 * u)
-    half = torch.where((v == 0) & torch.isinf(half), 0, half)
+    half = torch.where((v == 0) & (half == math.inf), 0, half)
     return v * half * half
-
-
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
 
 
 def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
-    s, minus = _sigmoids(2 * x)
-    return 4 * s * minus
+    if not torch.compiler.is_compiling():
+        return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)
+    n = _decay(2 * x)
+    r = 1 / (1 + n)
+    return 4 * (n * r) * r
+
+
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _exp_below(x):
+    """exp(x) for functions that are constant far out; in graphs of a finite derivative."""
+    return torch.exp(torch.clamp(x, max=8) if torch.compiler.is_compiling() else x)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):
     """The formula."""
     v0 = torch.clamp(x, min=-1024)
-    return v0 * torch.tanh(torch.exp(v0))
+    return v0 * _tanh(_exp_below(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    return (grad * (torch.tanh(e0) + _times_exp(v0 * _sech2(e0), v0)),)
+    v1 = _exp_below(v0)
+    return (grad * (_tanh(v1) + _times_exp(v0 * _sech2(v1), v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    t0 = torch.tanh(e0)
-    v1 = _sech2(e0)
-    v2 = v0 * v1
-    v3 = _times_exp(v2, v0)
+    v1 = _exp_below(v0)
+    v2 = _tanh(v1)
+    v3 = _sech2(v1)
+    v4 = v0 * v3
+    v5 = _times_exp(v4, v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (t0 + v3)
+        grad_grad = d_x * (v2 + v5)
     if needs[1]:
-        v4 = v3 + _times_exp(v1, v0) + _times_exp(v1 - 2 * _times_exp(t0 * v2, v0), v0)
-        grad_x = d_x * grad * v4
+        v6 = v5 + _times_exp(v3, v0) + _times_exp(v3 - 2 * _times_exp(v2 * v4, v0), v0)
+        grad_x = d_x * grad * v6
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, min=-1024)
-    e0 = torch.exp(v0)
-    return d_x * (torch.tanh(e0) + _times_exp(v0 * _sech2(e0), v0))
+    v1 = _exp_below(v0)
+    return d_x * (_tanh(v1) + _times_exp(v0 * _sech2(v1), v0))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    e0 = torch.exp(x)
-    t0 = torch.tanh(e0)
-    v0 = _sech2(e0)
-    v1 = x * v0
-    v2 = _times_exp(v1, x)
+    v0 = _exp_below(x)
+    v1 = _tanh(v0)
+    v2 = _sech2(v0)
+    v3 = x * v2
+    v4 = _times_exp(v3, x)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (t0 + v2)
+        d_grad_x = d_grad * (v1 + v4)
     if d_x is not None:
-        v3 = v2 + _times_exp(v0, x) + _times_exp(v0 - 2 * _times_exp(t0 * v1, x), x)
-        d_grad_x = add(d_grad_x, d_x * grad * v3)
+        v5 = v4 + _times_exp(v2, x) + _times_exp(v2 - 2 * _times_exp(v1 * v3, x), x)
+        d_grad_x = add(d_grad_x, d_x * grad * v5)
     return (d_grad_x,)

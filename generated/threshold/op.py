@@ -281,6 +281,8 @@ def _call(x, threshold, value):
         outputs = ops.forward(x, threshold, value)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x, threshold, value)
+    elif _t.tracing():
+        outputs = _ThresholdTraced.forward(x, threshold, value)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

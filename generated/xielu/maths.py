@@ -15,17 +15,12 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 
 from ._tensors import add
-
-
-def _times_exp(v, u):
-    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
-    half = torch.exp(0.5 * u)
-    half = torch.where((v == 0) & torch.isinf(half), 0, half)
-    return v * half * half
 
 
 def _softplus(x):
@@ -34,23 +29,37 @@ def _softplus(x):
     return F.softplus(x, threshold=40)
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
-    if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _expm1(x):
+    """exp(x) - 1, with its digits near 0."""
+    if not _on_cpu(x):
+        return torch.expm1(x)
+    far = torch.exp(x) - 1
+    small = torch.abs(x) < 0.25
+    z = torch.where(small, x, 0)
+    near = z + z * (z * _polynomial(z, 0.499998331, 0.166666165, 0.0417749435, 0.00835373066))
+    return torch.where(small, near, far)
 
 
 def forward(x, alpha_p, alpha_n, beta, eps):
     """The formula."""
     sp0 = _softplus(alpha_n)
-    e0 = torch.expm1(torch.where(x >= eps, eps, x))
-    v0 = x * (beta + x * _softplus(alpha_p))
-    return torch.where(x > 0, v0, sp0 * e0 + e0 * beta - sp0 * x)
+    v0 = _expm1(torch.where(x >= eps, eps, x))
+    v1 = x * (beta + x * _softplus(alpha_p))
+    return torch.where(x > 0, v1, sp0 * v0 + v0 * beta - sp0 * x)
 
 
 def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
@@ -61,13 +70,13 @@ def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if needs[0]:
         sp0 = _softplus(alpha_n)
-        v1 = _times_exp((eps > x).to(grad.dtype), v0)
-        v2 = beta + 2 * x * _softplus(alpha_p)
-        grad_x = grad * torch.where(c0, v2, sp0 * v1 + v1 * beta - sp0)
+        e0 = torch.exp(torch.where(eps > x, v0, -math.inf))
+        v1 = beta + 2 * x * _softplus(alpha_p)
+        grad_x = grad * torch.where(c0, v1, sp0 * e0 + e0 * beta - sp0)
     if needs[1]:
         grad_alpha_p = torch.where(c0, grad * x**2 * torch.sigmoid(alpha_p), 0)
     if needs[2]:
-        grad_alpha_n = torch.where(c0, 0, grad * (torch.expm1(v0) - x) * torch.sigmoid(alpha_n))
+        grad_alpha_n = torch.where(c0, 0, grad * (_expm1(v0) - x) * torch.sigmoid(alpha_n))
     return grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -76,50 +85,50 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     c0 = x > 0
     grad_grad = grad_x = grad_alpha_p = grad_alpha_n = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
-        v2 = torch.where(x >= eps, eps, x)
-        v1 = (eps > x).to(grad.dtype)
-        v3 = _times_exp(v1, v2)
+        v1 = torch.where(x >= eps, eps, x)
+        c1 = eps > x
+        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        s0 = _sigmoids(alpha_p)
+        s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        s1 = _sigmoids(alpha_n)
+        s1 = torch.sigmoid(alpha_n)
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v6 = d_x * grad
+        v4 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
-        v4 = s0[0] * x**2
+        v2 = s0 * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v5 = s1[0] * (torch.expm1(v2) - x)
+        v3 = s1 * (_expm1(v1) - x)
     if (needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        v7 = torch.where(c0, x * (2 * s0[0]), 0)
+        v5 = torch.where(c0, x * (2 * s0), 0)
     if (needs[1] or needs[2]) and d_alpha_p is not None:
-        v8 = grad * d_alpha_p
+        v6 = grad * d_alpha_p
     if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        v9 = torch.where(c0, 0, s1[0] * (v3 - 1))
+        v7 = torch.where(c0, 0, s1 * (e0 - 1))
     if (needs[1] or needs[3]) and d_alpha_n is not None:
-        v10 = grad * d_alpha_n
+        v8 = grad * d_alpha_n
     if needs[0] and d_x is not None:
-        grad_grad = d_x * torch.where(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0)
+        grad_grad = d_x * torch.where(c0, beta + v0 * x, sp0 * e0 + e0 * beta - sp0)
     if needs[0] and d_alpha_p is not None:
-        grad_grad = add(grad_grad, torch.where(c0, v4 * d_alpha_p, 0))
+        grad_grad = add(grad_grad, torch.where(c0, v2 * d_alpha_p, 0))
     if needs[0] and d_alpha_n is not None:
-        grad_grad = add(grad_grad, torch.where(c0, 0, v5 * d_alpha_n))
+        grad_grad = add(grad_grad, torch.where(c0, 0, v3 * d_alpha_n))
     if needs[1] and d_x is not None:
-        grad_x = v6 * torch.where(c0, v0, v1 * v3 * (sp0 + beta))
+        grad_x = v4 * torch.where(c0, v0, c1.to(grad.dtype) * e0 * (sp0 + beta))
     if needs[1] and d_alpha_p is not None:
-        grad_x = add(grad_x, v7 * v8)
+        grad_x = add(grad_x, v5 * v6)
     if needs[1] and d_alpha_n is not None:
-        grad_x = add(grad_x, v9 * v10)
+        grad_x = add(grad_x, v7 * v8)
     if needs[2] and d_x is not None:
-        grad_alpha_p = v6 * v7
+        grad_alpha_p = v4 * v5
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v4 * v8 * s0[1], 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v2 * v6 * torch.sigmoid(-alpha_p), 0))
     if needs[3] and d_x is not None:
-        grad_alpha_n = v6 * v9
+        grad_alpha_n = v4 * v7
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v10 * s1[1]))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v3 * v8 * torch.sigmoid(-alpha_n)))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -131,14 +140,15 @@ def jvp(d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n, beta, eps):
         v0 = torch.where(x >= eps, eps, x)
     if d_x is not None:
         sp0 = _softplus(alpha_n)
-        v1 = _times_exp((eps > x).to(x.dtype), v0)
-        v2 = beta + 2 * x * _softplus(alpha_p)
-        d_out = d_x * torch.where(c0, v2, sp0 * v1 + v1 * beta - sp0)
+        e0 = torch.exp(torch.where(eps > x, v0, -math.inf))
+        v1 = beta + 2 * x * _softplus(alpha_p)
+        d_out = d_x * torch.where(c0, v1, sp0 * e0 + e0 * beta - sp0)
     if d_alpha_p is not None:
         d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
     if d_alpha_n is not None:
-        v3 = d_alpha_n * (torch.expm1(v0) - x) * torch.sigmoid(alpha_n)
-        d_out = add(d_out, torch.where(c0, 0, v3))
+        d_out = add(
+            d_out, torch.where(c0, 0, d_alpha_n * (_expm1(v0) - x) * torch.sigmoid(alpha_n))
+        )
     return d_out
 
 
@@ -147,48 +157,48 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     c0 = x > 0
     d_grad_x = d_grad_alpha_p = d_grad_alpha_n = None
     if (needs[0] or needs[2]) and (d_grad is not None or d_x is not None or d_alpha_n is not None):
-        v2 = torch.where(x >= eps, eps, x)
-        v1 = (eps > x).to(grad.dtype)
-        v3 = _times_exp(v1, v2)
+        v1 = torch.where(x >= eps, eps, x)
+        c1 = eps > x
+        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_grad is not None or d_x is not None):
-        s0 = _sigmoids(alpha_p)
+        s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
-        s1 = _sigmoids(alpha_n)
+        s1 = torch.sigmoid(alpha_n)
     if d_x is not None:
-        v4 = d_x * grad
+        v2 = d_x * grad
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_x is not None):
-        v5 = torch.where(c0, x * (2 * s0[0]), 0)
+        v3 = torch.where(c0, x * (2 * s0), 0)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
-        v6 = grad * d_alpha_p
+        v4 = grad * d_alpha_p
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
-        v7 = torch.where(c0, 0, s1[0] * (v3 - 1))
+        v5 = torch.where(c0, 0, s1 * (e0 - 1))
     if (needs[0] or needs[2]) and d_alpha_n is not None:
-        v8 = grad * d_alpha_n
+        v6 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
-        v9 = s0[0] * x**2
+        v7 = s0 * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v10 = s1[0] * (torch.expm1(v2) - x)
+        v8 = s1 * (_expm1(v1) - x)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0)
+        d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * e0 + e0 * beta - sp0)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v4 * torch.where(c0, v0, v1 * v3 * (sp0 + beta)))
+        d_grad_x = add(d_grad_x, v2 * torch.where(c0, v0, c1.to(grad.dtype) * e0 * (sp0 + beta)))
     if needs[0] and d_alpha_p is not None:
-        d_grad_x = add(d_grad_x, v5 * v6)
+        d_grad_x = add(d_grad_x, v3 * v4)
     if needs[0] and d_alpha_n is not None:
-        d_grad_x = add(d_grad_x, v7 * v8)
+        d_grad_x = add(d_grad_x, v5 * v6)
     if needs[1] and d_grad is not None:
-        d_grad_alpha_p = torch.where(c0, v9 * d_grad, 0)
+        d_grad_alpha_p = torch.where(c0, v7 * d_grad, 0)
     if needs[1] and d_x is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, v4 * v5)
+        d_grad_alpha_p = add(d_grad_alpha_p, v2 * v3)
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v6 * v9 * s0[1], 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v4 * v7 * torch.sigmoid(-alpha_p), 0))
     if needs[2] and d_grad is not None:
-        d_grad_alpha_n = torch.where(c0, 0, v10 * d_grad)
+        d_grad_alpha_n = torch.where(c0, 0, v8 * d_grad)
     if needs[2] and d_x is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, v4 * v7)
+        d_grad_alpha_n = add(d_grad_alpha_n, v2 * v5)
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8 * v10 * s1[1]))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v6 * v8 * torch.sigmoid(-alpha_n)))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n

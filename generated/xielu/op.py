@@ -325,6 +325,8 @@ def _call(x, alpha_p, alpha_n, beta, eps):
             outputs = traced(x, alpha_p, alpha_n, beta, eps)
     elif _t.stand_ins(x, alpha_p, alpha_n):
         return handle_torch_function(_call, (x, alpha_p, alpha_n), x, alpha_p, alpha_n, beta, eps)
+    elif _t.tracing():
+        outputs = _XieluTraced.forward(x, alpha_p, alpha_n, beta, eps)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

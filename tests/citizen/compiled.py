@@ -250,3 +250,18 @@ def fx(s: Subject) -> None:
     derivative = make_fx(func.grad(energy(s.op), everything(s)))(*s.inputs)
     inputs = tuple(0.9 * t for t in s.inputs)
     close(derivative(*inputs), func.grad(energy(s.reference), everything(s))(*inputs))
+
+
+@feature("torch.compile", "torch.jit.trace")
+def jit_trace(s: Subject) -> None:
+    """Traced where nothing needs a gradient, a module has its gradients, for other tensors too."""
+    module, inputs = s.module(), s.module_inputs()
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of the shapes that it takes for constants
+        traced = torch.jit.trace(module, inputs)
+    found = []
+    for each in (traced, module):
+        leaves = [(0.9 * t).requires_grad_() for t in inputs]
+        out = many(each(*leaves))
+        found.append([*out, *grad(out, [*leaves, *module.parameters()], list(map(torch.cos, out)))])
+    close(*found)

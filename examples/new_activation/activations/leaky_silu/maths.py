@@ -13,15 +13,54 @@ import torch
 from ._tensors import add
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _on_cpu(x):
+    """Whether Inductor is to compute x in single precision on a CPU."""
+    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
+
+
+def _polynomial(x, *terms):
+    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
+    while len(terms) > 1:
+        pairs = zip(terms[::2], terms[1::2])
+        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
+        x = x * x
+    return terms[0]
+
+
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
+
+
+def _tanh(x):
+    """tanh(x)."""
+    if not _on_cpu(x):
+        return torch.tanh(x)
+    n = _decay(2 * x)
+    far = 1 - 2 * (n * (1 / (1 + n)))
+    small = torch.abs(x) < 0.625
+    z = torch.where(small, x, 0)
+    t = z * z
+    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
+    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x, leak):
@@ -33,74 +72,76 @@ def forward(x, leak):
 def vjp(needs, grad, x, leak):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
+    v2 = _sigmoid_minus(v0)
     grad_x = grad_leak = None
     if needs[0]:
-        v1 = (1 - leak) * s0[0]
-        grad_x = grad * (leak + (v1 + s0[1] * (v0 * v1)))
+        v1 = (1 - leak) * _sigmoid_shared(v0)
+        grad_x = grad * (leak + (v1 + v2 * (v0 * v1)))
     if needs[1]:
-        grad_leak = s0[1] * grad * torch.clamp(x, max=4e+18)
+        grad_leak = v2 * grad * torch.clamp(x, max=4e+18)
     return grad_x, grad_leak
 
 
 def double_vjp(needs, d_x, d_leak, grad, x, leak):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
+    v3 = _sigmoid_minus(v0)
+    v1 = _sigmoid_shared(v0)
     grad_grad = grad_x = grad_leak = None
     if (needs[0] or needs[1]) and d_x is not None:
-        v1 = s0[0] * (1 - leak)
-        v2 = v1 * s0[1]
+        v2 = v1 * (1 - leak)
+        v4 = v2 * v3
     if (needs[0] or needs[1]) and d_leak is not None:
-        v3 = s0[1] * d_leak
+        v5 = v3 * d_leak
     if needs[1] or needs[2]:
-        v4 = grad * (1 - v0 * s0[0])
+        v6 = grad * (1 - v0 * v1)
     if needs[0] and d_x is not None:
-        grad_grad = d_x * (leak + (v1 + v0 * v2))
+        grad_grad = d_x * (leak + (v2 + v0 * v4))
     if needs[0] and d_leak is not None:
-        grad_grad = add(grad_grad, v3 * torch.clamp(x, max=4e+18))
+        grad_grad = add(grad_grad, v5 * torch.clamp(x, max=4e+18))
     if needs[1] and d_x is not None:
-        grad_x = grad * (v2 * d_x) * (2 - v0 * torch.tanh(0.5 * v0))
+        grad_x = grad * (v4 * d_x) * (2 - v0 * _tanh(0.5 * v0))
     if needs[1] and d_leak is not None:
-        grad_x = add(grad_x, v3 * v4)
+        grad_x = add(grad_x, v5 * v6)
     if needs[2] and d_x is not None:
-        grad_leak = d_x * (s0[1] * v4)
+        grad_leak = d_x * (v3 * v6)
     return grad_grad, grad_x, grad_leak
 
 
 def jvp(d_x, d_leak, x, leak):
     """The tangent of each output."""
     v0 = torch.clamp(x, -4e+18, 4e+18)
-    s0 = _sigmoids(v0)
+    v2 = _sigmoid_minus(v0)
     d_out = None
     if d_x is not None:
-        v1 = (1 - leak) * s0[0]
-        d_out = d_x * (leak + (v1 + s0[1] * (v0 * v1)))
+        v1 = (1 - leak) * _sigmoid_shared(v0)
+        d_out = d_x * (leak + (v1 + v2 * (v0 * v1)))
     if d_leak is not None:
-        d_out = add(d_out, s0[1] * d_leak * torch.clamp(x, max=4e+18))
+        d_out = add(d_out, v2 * d_leak * torch.clamp(x, max=4e+18))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_leak, grad, x, leak):
     """The tangent of each gradient."""
-    s0 = _sigmoids(x)
+    v2 = _sigmoid_minus(x)
+    v0 = _sigmoid_shared(x)
     d_grad_x = d_grad_leak = None
     if d_x is not None or d_leak is not None:
-        v2 = s0[1] * grad
+        v4 = v2 * grad
     if needs[0] and (d_grad is not None or d_x is not None):
-        v0 = s0[0] * (1 - leak)
+        v1 = v0 * (1 - leak)
     if d_grad is not None:
-        v1 = x * s0[1]
+        v3 = x * v2
     if d_leak is not None or d_x is not None:
-        v3 = v2 * (1 - x * s0[0])
+        v5 = v4 * (1 - x * v0)
     if needs[0] and d_grad is not None:
-        d_grad_x = d_grad * (leak + (v0 + v0 * v1))
+        d_grad_x = d_grad * (leak + (v1 + v1 * v3))
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v0 * v2 * d_x * (2 - x * torch.tanh(0.5 * x)))
+        d_grad_x = add(d_grad_x, v1 * v4 * d_x * (2 - x * _tanh(0.5 * x)))
     if needs[0] and d_leak is not None:
-        d_grad_x = add(d_grad_x, v3 * d_leak)
+        d_grad_x = add(d_grad_x, v5 * d_leak)
     if needs[1] and d_grad is not None:
-        d_grad_leak = v1 * d_grad
+        d_grad_leak = v3 * d_grad
     if needs[1] and d_x is not None:
-        d_grad_leak = add(d_grad_leak, v3 * d_x)
+        d_grad_leak = add(d_grad_leak, v5 * d_x)
     return d_grad_x, d_grad_leak

@@ -306,6 +306,8 @@ def _call(x, leak):
             outputs = traced(x, leak)
     elif _t.stand_ins(x, leak):
         return handle_torch_function(_call, (x, leak), x, leak)
+    elif _t.tracing():
+        outputs = _LeakySiluTraced.forward(x, leak)
     elif _t.transformed():
         # PyTorch loses second tangents through a Function; its own operations keep them.
         nested = _t.nested_forward_mode()

@@ -18,15 +18,27 @@ def _root_sum(a, c):
     return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))
 
 
-def _sigmoids(x):
-    """sigmoid(x) and sigmoid(-x)."""
+def _decay(x):
+    """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
+    return torch.exp(torch.clamp(x, max=-x))
+
+
+def _sigmoid_shared(x):
+    """1 / (1 + exp(-x)), in graphs from exp(-|x|)."""
     if not torch.compiler.is_compiling():
-        return torch.sigmoid(x), torch.sigmoid(-x)
-    # In graphs of one exponential and one division; the first is 0 where exp(-x) overflows.
-    edge = 708 if x.dtype is torch.float64 else 87
-    e = torch.exp(torch.clamp(-x, max=edge))
-    r = 1 / (1 + e)
-    return torch.where(x < -edge, 0, r), e * r
+        return torch.sigmoid(x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, r, n * r)
+
+
+def _sigmoid_minus(x):
+    """sigmoid(-x), in graphs from exp(-|x|)."""
+    if not torch.compiler.is_compiling():
+        return torch.sigmoid(-x)
+    n = _decay(x)
+    r = 1 / (1 + n)
+    return torch.where(x > 0, n * r, r)
 
 
 def forward(x):
@@ -38,8 +50,8 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, min=-1024)
-    s0 = _sigmoids(v0)
-    return (grad * (torch.asinh(v0) * s0[1] + 1 / _root_sum(v0, 1)) * s0[0],)
+    v1 = grad * (torch.asinh(v0) * _sigmoid_minus(v0) + 1 / _root_sum(v0, 1))
+    return (v1 * _sigmoid_shared(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
@@ -47,37 +59,37 @@ def double_vjp(needs, d_x, grad, x):
     v0 = torch.clamp(x, min=-1024)
     v1 = _root_sum(v0, 1)
     v2 = 1 / v1
-    s0 = _sigmoids(v0)
-    v3 = s0[1] * torch.asinh(v0)
-    v4 = v2 + v3
-    v5 = s0[0] * d_x
+    v3 = _sigmoid_minus(v0)
+    v4 = v3 * torch.asinh(v0)
+    v5 = v2 + v4
+    v6 = _sigmoid_shared(v0)
+    v7 = v6 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v4 * v5
+        grad_grad = v5 * v7
     if needs[1]:
-        grad_x = v5 * grad * (v2 * s0[1] + s0[1] * v4 - v0 / v1**3 - v3 * s0[0])
+        grad_x = v7 * grad * (v2 * v3 + v3 * v5 - v0 / v1**3 - v4 * v6)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, min=-1024)
-    s0 = _sigmoids(v0)
-    return d_x * (torch.asinh(v0) * s0[1] + 1 / _root_sum(v0, 1)) * s0[0]
+    v1 = d_x * (torch.asinh(v0) * _sigmoid_minus(v0) + 1 / _root_sum(v0, 1))
+    return v1 * _sigmoid_shared(v0)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
-    s0 = _sigmoids(x)
-    v0 = _root_sum(x, 1)
-    v1 = 1 / v0
-    v2 = s0[1] * torch.asinh(x)
-    v3 = v1 + v2
+    v0 = _sigmoid_shared(x)
+    v1 = _root_sum(x, 1)
+    v2 = 1 / v1
+    v3 = _sigmoid_minus(x)
+    v4 = v3 * torch.asinh(x)
+    v5 = v2 + v4
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = s0[0] * v3 * d_grad
+        d_grad_x = v0 * v5 * d_grad
     if d_x is not None:
-        d_grad_x = add(
-            d_grad_x, s0[0] * d_x * grad * (v1 * s0[1] + s0[1] * v3 - s0[0] * v2 - x / v0**3)
-        )
+        d_grad_x = add(d_grad_x, v0 * d_x * grad * (v2 * v3 + v3 * v5 - v0 * v4 - x / v1**3))
     return (d_grad_x,)
