@@ -38,13 +38,13 @@ def _sigmoid_minus(x):
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-1024)
+    v0 = torch.clamp(x, min=-64)
     return v0 * torch.sigmoid(1.5957691216057308 * (v0 + 0.044715 * v0**3))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
     v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
     return (grad * v2 * _sigmoid_shared(v1),)
@@ -52,27 +52,28 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = _sigmoid_minus(v1)
-    v3 = v0**2
-    v4 = 0.134145 * v3 + 1
-    v5 = 1.5957691216057308 * v4
-    v6 = v5 * (v0 * v2) + 1
-    v7 = _sigmoid_shared(v1)
-    v8 = v7 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v6 * v8
+        v0 = torch.clamp(x, -64, 16)
+        v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
+        v9 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        grad_grad = d_x * v9 * _sigmoid_shared(v1)
     if needs[1]:
-        v9 = v5 + (0.42812889763560147 * v3 + v5 * v6)
-        grad_x = v2 * v8 * grad * (v9 - v7 * (2.5464790894703255 * v0 * v4**2))
+        v2 = torch.clamp(x, -64, 64)
+        v3 = 1.5957691216057308 * (v2 + 0.044715 * v2**3)
+        v4 = _sigmoid_minus(v3)
+        v5 = _sigmoid_shared(v3)
+        v6 = v2**2
+        v7 = 0.134145 * v6 + 1
+        v8 = 1.5957691216057308 * v7
+        v10 = v8 + (0.42812889763560147 * v6 + v8 * (v4 * (v2 * v8) + 1))
+        grad_x = d_x * (v4 * v5) * grad * (v10 - v5 * (2.5464790894703255 * v2) * v7**2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 16)
     v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
     v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
     return d_x * v2 * _sigmoid_shared(v1)

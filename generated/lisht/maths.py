@@ -60,26 +60,25 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 64)
     return (grad * (v0 * _sech2(v0) + _tanh(v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = _tanh(v0)
-    v2 = _sech2(v0)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v1 + v0 * v2)
+        v0 = torch.clamp(x, -64, 64)
+        grad_grad = d_x * (v0 * _sech2(v0) + _tanh(v0))
     if needs[1]:
-        grad_x = d_x * (2 * v2) * grad * (1 - v0 * v1)
+        v1 = torch.clamp(x, -1024, 1024)
+        grad_x = 2 * d_x * grad * (1 - v1 * _tanh(v1)) * _sech2(v1)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 64)
     return d_x * (v0 * _sech2(v0) + _tanh(v0))
 
 

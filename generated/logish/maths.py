@@ -70,28 +70,29 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     v1 = _sigmoid_shared(v0)
     return (grad * (v0 * v1 * _sigmoid_minus(v0) / (v1 + 1) + torch.log1p(v1)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = _sigmoid_shared(v0)
-    v2 = v1 * _sigmoid_minus(v0) / (v1 + 1)
-    v3 = v0 * v2
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v3 + torch.log1p(v1))
+        v0 = torch.clamp(x, -1024, 64)
+        v1 = _sigmoid_shared(v0)
+        grad_grad = d_x * (v0 * v1 * _sigmoid_minus(v0) / (v1 + 1) + torch.log1p(v1))
     if needs[1]:
-        grad_x = v2 * d_x * grad * (2 - v0 * _tanh(0.5 * v0) - v3)
+        v2 = torch.clamp(x, -1024, 1024)
+        v3 = _sigmoid_shared(v2)
+        v4 = v3 * _sigmoid_minus(v2) / (v3 + 1)
+        grad_x = v4 * d_x * grad * (2 - v2 * v4 - v2 * _tanh(0.5 * v2))
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     v1 = _sigmoid_shared(v0)
     return d_x * (v0 * v1 * _sigmoid_minus(v0) / (v1 + 1) + torch.log1p(v1))
 

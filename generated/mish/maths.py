@@ -90,7 +90,7 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     v1 = _softplus_shared(v0)
     v2 = v0 * _sech2_softplus(v0, v1) * _sigmoid_shared(v0) + _tanh_softplus(v0, v1)
     return (grad * v2,)
@@ -98,23 +98,24 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = _softplus_shared(v0)
-    v2 = _tanh_softplus(v0, v1)
-    v3 = _sech2_softplus(v0, v1)
-    v4 = _sigmoid_shared(v0)
-    v5 = v0 * v4
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 + v3 * v5)
+        v0 = torch.clamp(x, -1024, 64)
+        v1 = _softplus_shared(v0)
+        v5 = v0 * _sech2_softplus(v0, v1) * _sigmoid_shared(v0) + _tanh_softplus(v0, v1)
+        grad_grad = d_x * v5
     if needs[1]:
-        grad_x = d_x * (v3 * v4) * grad * (v0 * _sigmoid_minus(v0) + 2 - v5 * (2 * v2))
+        v2 = torch.clamp(x, -1024, 1024)
+        v3 = _sigmoid_shared(v2)
+        v4 = _softplus_shared(v2)
+        v6 = v2 * _sigmoid_minus(v2) + 2 - v3 * (2 * v2) * _tanh_softplus(v2, v4)
+        grad_x = v3 * d_x * grad * v6 * _sech2_softplus(v2, v4)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 64)
     v1 = _softplus_shared(v0)
     v2 = v0 * _sech2_softplus(v0, v1) * _sigmoid_shared(v0) + _tanh_softplus(v0, v1)
     return d_x * v2

@@ -71,13 +71,13 @@ def _tanh(x):
 
 def forward(x):
     """The formula."""
-    v0 = torch.clamp(x, min=-1024)
+    v0 = torch.clamp(x, min=-64)
     return v0 * _tanh(v0 * _normcdf(v0))
 
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 64)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
@@ -86,26 +86,28 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    cdf0 = _normcdf(v0)
-    v1 = v0 * cdf0
-    v2 = _tanh(v1)
-    v3 = _sech2(v1)
-    v4 = v0**2
-    v5 = 0.7978845608028654 * v0 * torch.exp(-0.5 * v4)
-    v6 = 0.5 * v5
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v2 + v0 * v3 * (cdf0 + v6))
+        v0 = torch.clamp(x, -64, 64)
+        cdf0 = _normcdf(v0)
+        v1 = v0 * cdf0
+        v7 = v0 * (cdf0 + 0.5 * v0 * 0.7978845608028654 * torch.exp(v0 * -0.5 * v0))
+        grad_grad = d_x * (v7 * _sech2(v1) + _tanh(v1))
     if needs[1]:
-        v7 = v5 + 2 * cdf0
-        grad_x = v3 * d_x * grad * (v7 + v6 * (2 - v4) - v2 * (0.5 * v0) * v7**2)
+        v2 = torch.clamp(x, -64, 1024)
+        cdf1 = _normcdf(v2)
+        v3 = v2 * cdf1
+        v4 = v2**2
+        v5 = 0.7978845608028654 * v2 * torch.exp(-0.5 * v4)
+        v6 = v5 + 2 * cdf1
+        v8 = d_x * grad * (v6 + 0.5 * v5 * (2 - v4) - 0.5 * v2 * v6**2 * _tanh(v3))
+        grad_x = v8 * _sech2(v3)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -64, 64)
     cdf0 = _normcdf(v0)
     v1 = v0 * cdf0
     v2 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))

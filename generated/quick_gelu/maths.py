@@ -70,27 +70,27 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    v0 = 1.702 * torch.clamp(x, -1024, 64)
     return (grad * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = 1.702 * v0
-    v2 = _sigmoid_minus(v1)
-    v3 = d_x * _sigmoid_shared(v1)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = v3 * (v1 * v2 + 1)
+        v0 = 1.702 * torch.clamp(x, -1024, 64)
+        grad_grad = d_x * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0)
     if needs[1]:
-        grad_x = v2 * v3 * grad * (3.404 - 2.896804 * v0 * _tanh(0.851 * v0))
+        v1 = torch.clamp(x, -1024, 1024)
+        v2 = 1.702 * v1
+        v3 = d_x * grad * (3.404 - 2.896804 * v1 * _tanh(0.851 * v1))
+        grad_x = v3 * _sigmoid_minus(v2) * _sigmoid_shared(v2)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = 1.702 * torch.clamp(x, -1024, 1024)
+    v0 = 1.702 * torch.clamp(x, -1024, 64)
     return d_x * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0)
 
 

@@ -84,7 +84,7 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 16)
     v1 = _softplus_shared(v0)
     v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
     return (grad * (v2 + _erf(v1)),)
@@ -92,22 +92,24 @@ def vjp(needs, grad, x):
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -1024, 1024)
-    v1 = _softplus_shared(v0)
-    v2 = 2 * _sigmoid_shared(v0)
-    v3 = v0 * v2
-    v4 = 0.5641895835477563 * torch.exp(v1 * -1 * v1)
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = d_x * (v3 * v4 + _erf(v1))
+        v0 = torch.clamp(x, -1024, 16)
+        v1 = _softplus_shared(v0)
+        v5 = 2 * v0 * 0.5641895835477563 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+        grad_grad = d_x * (v5 + _erf(v1))
     if needs[1]:
-        grad_x = d_x * (v2 * v4) * grad * (v0 * _sigmoid_minus(v0) + 2 - v1 * v3)
+        v2 = torch.clamp(x, -1024, 64)
+        v3 = _softplus_shared(v2)
+        v4 = 2 * _sigmoid_shared(v2)
+        v6 = v2 * _sigmoid_minus(v2) + 2 - v4 * (v2 * v3)
+        grad_x = d_x * (0.5641895835477563 * v4) * grad * v6 * torch.exp(v3 * -1 * v3)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -1024, 1024)
+    v0 = torch.clamp(x, -1024, 16)
     v1 = _softplus_shared(v0)
     v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
     return d_x * (v2 + _erf(v1))
