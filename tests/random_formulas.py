@@ -98,15 +98,16 @@ def is_formula(expr: Expr) -> bool:
     )
 
 
-def check(expr: Expr) -> str:
+def check(expr: Expr, *, search: bool = True) -> str:
     """What is wrong with the package of an expression; empty where nothing is.
 
     Values, gradients and second derivatives of the PyTorch path in all dtypes, against mpmath.
+    search: for the best kernels too, which are not run but must be found without an error.
     """
     parameters: dict[str, Any] = {"alpha": 0.75} if PARAMETER in expr.free_symbols else {}
     try:
         definition = Formula.from_expr(expr, name="drawn", params=parameters).definition
-        package = generate(definition)
+        package = generate(definition, search=search)
     except FormulaError as error:
         return "" if "does not support" in str(error) else f"refused: {error}"
     with tempfile.TemporaryDirectory(prefix="autofn_drawn_") as name:

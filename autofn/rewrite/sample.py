@@ -45,6 +45,7 @@ CANCELLING = 24
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
 
+FAR = (-1.2e4, -2e9, 1.2e4, 2e9)
 OVERFLOWING = 48
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
 
@@ -111,6 +112,10 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
         size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (3.4, 12)[k // 2 % 2])
         values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
+    for name in tensors:
+        # Its exponential overflows or vanishes, the differences of the others are 0.
+        for far in FAR:
+            found.append({**dict.fromkeys(tensors, 1.0), name: far, **given})
     return found
 
 

@@ -88,7 +88,8 @@ def _exact(op: str, args: list[Any], n: int | None) -> Any:
         if op.startswith("times_"):
             # A factor that has vanished makes 0 of anything.
             factor = _bounded(_value(op, n, mp.mpf(1), *args[1:]))
-            return mp.mpf(0) if factor == 0 else _bounded(args[0] * factor)
+            vanishes = factor == 0 or (args[0] == 0 and all(map(mp.isfinite, args)))
+            return mp.mpf(0) if vanishes else _bounded(args[0] * factor)
         return _bounded(_value(op, n, *args))
     except _FAILS:
         return mp.nan

@@ -41,7 +41,7 @@ template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
   const T v2 = T(0.5) * grad;
   const T v3 = T(2) * v0;
   grad_input = v2 * autofn::times_exp<kNear>(v3, v1);
@@ -67,7 +67,7 @@ AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
   const T v2 = T(2) * v0;
   const T v3 = T(0.5) * autofn::times_exp<kNear>(v2, v1);
   const T v4 = v3 * d_input;
@@ -75,14 +75,15 @@ AUTOFN_FN void gaussian_nll_double_backward(
   const T v6 = v5 * d_target;
   const T v7 = autofn::times_exp<kNear>(square(v0), v1);
   const T v8 = T(0.5) * d_log_var;
-  const T v9 = d_input * grad;
-  const T v10 = d_target * grad;
-  const T v11 = d_log_var * grad;
-  const T v12 = autofn::times_exp<kNear>(v9, v1) + autofn::times_exp<kNear>(-v10, v1);
-  const T v13 = autofn::times_exp<kNear>(-v9, v1) + autofn::times_exp<kNear>(v10, v1);
+  const T v9 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v10 = d_input * grad;
+  const T v11 = d_target * grad;
+  const T v12 = d_log_var * grad;
+  const T v13 = autofn::times_exp<kNear>(v10, v9) + autofn::times_exp<kNear>(-v11, v9);
+  const T v14 = autofn::times_exp<kNear>(-v10, v9) + autofn::times_exp<kNear>(v11, v9);
   grad_grad = v4 + v6 + v8 * (T(1) - v7);
-  grad_input = v12 + -v3 * v11;
-  grad_target = v13 + -v5 * v11;
+  grad_input = v13 + -v3 * v12;
+  grad_target = v14 + -v5 * v12;
   grad_log_var = -v4 * grad + -v6 * grad + grad * (v7 * v8);
 }
 

@@ -57,19 +57,15 @@ void laplace_nll_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::laplace_nll_backward<T, true>(grad[i], input[i], target[i], log_scale[i],
-          grad_input[i], grad_target[i], grad_log_scale[i]);
-      odd += doubt(grad_input[i]) + doubt(grad_target[i]) + doubt(grad_log_scale[i]);
+      laplace_nll_backward<T, true>(grad[i], input[i], target[i], log_scale[i], grad_input[i],
+          grad_target[i], grad_log_scale[i]);
+      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1, again2;
-      scalar::laplace_nll_backward<double>(grad[i], input[i], target[i], log_scale[i], again0,
-          again1, again2);
-      grad_input[i] = doubt(grad_input[i]) == T(0) ? grad_input[i] : T(again0);
-      grad_target[i] = doubt(grad_target[i]) == T(0) ? grad_target[i] : T(again1);
-      grad_log_scale[i] = doubt(grad_log_scale[i]) == T(0) ? grad_log_scale[i] : T(again2);
+      laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
+          grad_target[i], grad_log_scale[i]);
     }
   }
 }

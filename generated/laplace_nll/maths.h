@@ -15,20 +15,6 @@
 
 namespace autofn_laplace_nll {
 
-// NaN where v is not finite, or in single precision so small that its
-// parts may be subnormal; else 0.
-template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
-}
-
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
-}
-
 // The sign; NaN for NaN, 0 for 0.
 template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
@@ -56,34 +42,25 @@ namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T v0 = clamp(log_scale, -T(INFINITY), T(4e+18));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T v2 = input - target;
-  const bool c0 = v0 < T(0);
-  const T v3 = grad / (c0 ? v1 : T(1));
-  const T v4 = v3 * sign(v2);
-  const T v5 = -v0;
-  const T v6 = std::fabs(v2);
-  grad_input = times_lower<kNear>(v4, v5);
-  grad_target = times_lower<kNear>(-v4, v5);
-  grad_log_scale = -v3 * (c0 ? v6 - v1 : v1 * v6 - T(1));
+  const T v0 = input - target;
+  const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
+  const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
+  grad_input = v2;
+  grad_target = -v2;
+  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v1));
 }
 }  // namespace scalar
 
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
-  scalar::laplace_nll_backward<T, kNear>(grad, input, target, log_scale, grad_input, grad_target,
-      grad_log_scale);
-  if (doubt(grad_input) + doubt(grad_target) + doubt(grad_log_scale) == T(0)) return;
   double grad_input_, grad_target_, grad_log_scale_;
-  scalar::laplace_nll_backward<double>(grad, input, target, log_scale, grad_input_, grad_target_,
-      grad_log_scale_);
-  grad_input = doubt(grad_input) == T(0) ? grad_input : T(grad_input_);
-  grad_target = doubt(grad_target) == T(0) ? grad_target : T(grad_target_);
-  grad_log_scale = doubt(grad_log_scale) == T(0) ? grad_log_scale : T(grad_log_scale_);
+  scalar::laplace_nll_backward<double, kNear>(grad, input, target, log_scale, grad_input_,
+      grad_target_, grad_log_scale_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
+  grad_log_scale = T(grad_log_scale_);
 }
 
 template <typename T, bool kNear = false>
@@ -91,7 +68,7 @@ AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_scale, -T(INFINITY), T(4e+18));
+  const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
   const T v2 = autofn::times_exp<kNear>(sign(v0), v1);
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;

@@ -61,7 +61,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
 
 template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
   const T v0 = x + T(1.0788600444793701) + T(1.3985253939463168e-08);
-  const T v1 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = clamp(x, T(-1024), T(16));
   const T e0 = autofn::exp<kNear>(v1);
   const T v2 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v1, e0), v1);
   const T v3 = polynomial<9>(v0, T(-4.66355301758414e-09), T(1.7813381599774285e-10),
@@ -80,7 +80,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, 
 
 template <typename T, bool kNear = false>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v0 = clamp(x, T(-1024), T(16));
   const T e0 = autofn::exp<kNear>(v0);
   const T t0 = autofn::tanh(e0);
   const T v1 = sech2<kNear>(e0);

@@ -77,16 +77,13 @@ void leaky_silu_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
+        leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        double again0, again1;
-        scalar::leaky_silu_backward<double>(grad[i], x[i], leak_one, again0, again1);
-        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
-        grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
+        leaky_silu_backward(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
       }
     }
     return;
@@ -99,16 +96,13 @@ void leaky_silu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
+      leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1;
-      scalar::leaky_silu_backward<double>(grad[i], x[i], leak[i], again0, again1);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
-      grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
+      leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
     }
   }
 }

@@ -14,20 +14,11 @@
 
 namespace autofn_leaky_silu {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> AUTOFN_FN T doubt(T v) {
   const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
   return tiny ? T(NAN) : v * T(0);
-}
-
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
@@ -63,26 +54,20 @@ template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T 
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
-  const T v1 = v0 + T(1);
-  const T v2 = clamp(x, T(-4e+18), T(4e+18));
-  const T v3 = v2 + leak - v2 * leak;
-  const T v4 = x < T(0) ? v0 * (-v1 - v3) - leak : v0 * (-v0 * leak - v3 - T(1)) - T(1);
-  grad_x = -grad * v4 / square(v1);
-  grad_leak = times_lower<kNear>(x * grad / v1, -x);
+  const T v0 = T(1) - leak;
+  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0 * x, x), x);
+  grad_x = grad * (leak + (times_sigmoid<kNear>(v0, x) + v1));
+  grad_leak = times_sigmoid<kNear, true>(x * grad, x);
 }
 }  // namespace scalar
 
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
-  scalar::leaky_silu_backward<T, kNear>(grad, x, leak, grad_x, grad_leak);
-  if (doubt(grad_x) + doubt(grad_leak) == T(0)) return;
   double grad_x_, grad_leak_;
-  scalar::leaky_silu_backward<double>(grad, x, leak, grad_x_, grad_leak_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-  grad_leak = doubt(grad_leak) == T(0) ? grad_leak : T(grad_leak_);
+  scalar::leaky_silu_backward<double, kNear>(grad, x, leak, grad_x_, grad_leak_);
+  grad_x = T(grad_x_);
+  grad_leak = T(grad_leak_);
 }
 
 template <typename T, bool kNear = false>

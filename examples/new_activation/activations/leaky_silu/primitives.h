@@ -14,7 +14,8 @@
 #ifdef __CUDACC__
 #define AUTOFN_FN __host__ __device__ __forceinline__
 #else
-#define AUTOFN_FN inline
+// A loop around a call is not vectorised: always inline, however long.
+#define AUTOFN_FN inline __attribute__((always_inline))
 #endif
 
 // What glibc's own headers declare under -ffast-math only.

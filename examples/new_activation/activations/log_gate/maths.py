@@ -7,6 +7,8 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import math
+
 import torch
 
 from ._tensors import add
@@ -51,7 +53,7 @@ def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, min=-1024)
     v1 = grad * (torch.asinh(v0) * _sigmoid_minus(v0) + 1 / _root_sum(v0, 1))
-    return (v1 * _sigmoid_shared(v0),)
+    return (torch.where(x >= math.inf, 0, v1 * _sigmoid_shared(v0)),)
 
 
 def double_vjp(needs, d_x, grad, x):

@@ -7,6 +7,8 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import math
+
 import torch
 
 from ._tensors import add
@@ -26,7 +28,8 @@ def _mean_root(a, c):
 
 def forward(x):
     """The formula."""
-    return x * _mean_root(x, 1) / _root_sum(x, 1)
+    v0 = torch.where(x <= -math.inf, 0, x * _mean_root(x, 1) / _root_sum(x, 1))
+    return torch.where(x >= math.inf, math.inf, v0)
 
 
 def vjp(needs, grad, x):
@@ -34,7 +37,7 @@ def vjp(needs, grad, x):
     v0 = torch.clamp(x, max=4e+18)
     v1 = _mean_root(v0, 1)
     v2 = _root_sum(v0, 1)
-    return (v1 * grad * (2 * v1 - v0**2 / v2) / v2**2,)
+    return (torch.where(x <= -math.inf, 0, v1 * grad * (2 * v1 - v0**2 / v2) / v2**2),)
 
 
 def double_vjp(needs, d_x, grad, x):
