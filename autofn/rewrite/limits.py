@@ -64,13 +64,9 @@ class Limits:
         grown = _Grown(program)
         outputs = []
         for output, low, high in zip(program.outputs, *sides, strict=True):
-            both = low is not None and low == high
-            for limits, relation in ((low, "both" if both else "le"), (high, "ge")):
-                if (
-                    output.node is not None
-                    and limits is not None
-                    and not (both and relation == "ge")
-                ):
+            same = low is not None and low == high
+            for limits, relation in [(low, "both")] if same else [(low, "le"), (high, "ge")]:
+                if output.node is not None and limits is not None:
                     node = grown.selected(name, relation, grown.combined(limits), output.node)
                     output = replace(output, node=node)
             outputs.append(output)
@@ -126,7 +122,8 @@ def _approached(values: Sequence[mp.mpf]) -> Expr | None:
         return S.Zero
     if any(abs(near - each) > SAME * abs(near) for each in beside):
         # It oscillates, or grows like an exponential.
-        grows = all(0 < a / b < 0.5 for a, b in pairwise(values)) and first < VANISHED * size
+        steps = [a / b if b else mp.inf for a, b in pairwise(values)]
+        grows = all(0 < step < 0.5 for step in steps) and first < VANISHED * size
     elif abs(near - nearer) <= SAME * size:
         return Float(mp.nstr(nearer, 40), 40)
     else:
