@@ -98,11 +98,10 @@ def test_bytes_do_not_depend_on_hash_seed_or_folder(tmp_path: Path) -> None:
     some = [
         str(p)
         for p in FORMULAS
-        if p.stem
-        in {"swish", "xielu", "snake", "pinball", "dyt", "lennard_jones", "affine_settings"}
+        if p.stem in {"swish", "xielu", "pinball", "dyt", "affine_settings"}
     ]
     found = set()
-    for seed, folder in (("0", ROOT), ("1", tmp_path), ("4242", tmp_path)):
+    for seed, folder in (("0", ROOT), ("4242", tmp_path)):
         # Each searches anew.
         env = {**os.environ, "PYTHONHASHSEED": seed, "PYTHONPATH": str(ROOT),
                "AUTOFN_CACHE_DIR": str(tmp_path / f"cache{seed}")}  # fmt: skip

@@ -20,7 +20,8 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import inverse, polynomial
 from autofn.rewrite.near_root import Branch, function_of
-from autofn.rewrite.near_zero import SINGLE, T, coefficients, terms_below
+from autofn.rewrite.near_zero import T
+from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 
 DEGREES = (0, 2, 5, 8, 11, 14, 17, 20, 24)
 """Of the polynomials in 1/x, or in its square."""

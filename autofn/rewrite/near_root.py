@@ -19,7 +19,8 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.program import Input, Result, lower
 from autofn.rewrite.heads import offset, polynomial
-from autofn.rewrite.near_zero import SINGLE, T, coefficients, terms_below
+from autofn.rewrite.near_zero import T
+from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 from autofn.rewrite.simulate import exact
 
 LEAST, MOST, RATIO = 0.05, 40.0, 1.3

@@ -8,7 +8,7 @@ used as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache
 
 import sympy
@@ -18,12 +18,12 @@ from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
+from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 
 RADII = (sympy.Integer(1), sympy.Rational(1, 2), sympy.Rational(1, 4))
 """Within one of them the polynomial holds. Beyond, the terms cancel a few bits only."""
 
 DEGREES = (8, 11, 14, 17, 20)
-PRECISE = 2.0**-60
 NOTHING = 2.0**-200
 """Coefficients of this size are 0."""
 
@@ -119,21 +119,6 @@ def _short(node: Piecewise) -> Expr | None:
     return Piecewise(
         (u**left * short if left else short, where), (_shortened(second), always), evaluate=False
     )
-
-
-SINGLE = 2.0**-26
-"""Terms that are less, beside the polynomial, are left out in single precision."""
-
-
-def terms_below(part: float, coefficients: Sequence[mp.mpf], radius: mp.mpf) -> int:
-    """How many of a polynomial's first terms together are less than this part of its last."""
-    degree = len(coefficients) - 1
-    total = mp.mpf(0)
-    for k, coefficient in enumerate(coefficients):
-        total += abs(coefficient) * radius ** (degree - k)
-        if total > part * abs(coefficients[-1]):
-            return k
-    return degree
 
 
 def _regimes(node: Add) -> Expr:
@@ -264,7 +249,7 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
     def at(z: mp.mpf) -> mp.mpf:
         return quotient(mp.sqrt(z)) if even else quotient(z)
 
-    found = coefficients(at, interval, abs(quotient(mp.mpf(0))))
+    found = coefficients(at, interval, abs(quotient(mp.mpf(0))), DEGREES)
     if found is None:
         return None
     z = T**2 if even else T
@@ -275,20 +260,3 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
         if abs(coefficient) > NOTHING * largest:
             value += Float(mp.nstr(coefficient, 20), 20)
     return value
-
-
-def coefficients(
-    at: Callable[[mp.mpf], mp.mpf],
-    interval: Sequence[mp.mpf],
-    size: mp.mpf,
-    degrees: Sequence[int] = DEGREES,
-) -> list[mp.mpf] | None:
-    """Of the polynomial that is the function on an interval, the highest first; None if none is.
-
-    size: what its error is compared with. degrees: those tried.
-    """
-    for degree in degrees:
-        found, error = mp.chebyfit(at, list(interval), degree + 1, error=True)
-        if error <= PRECISE * size:
-            return list(found)
-    return None

@@ -178,6 +178,8 @@ def rounded(value: Any, form: Format = SINGLE) -> Any:
     if top > form.top:
         return mp.inf if value > 0 else -mp.inf
     bits = min(form.bits, top - form.least)
+    if count <= bits:
+        return value
     if bits < 0:
         return mp.zero
     if bits == 0:
@@ -186,7 +188,8 @@ def rounded(value: Any, form: Format = SINGLE) -> Any:
         least = mp.ldexp(1, form.least)
         return (least if value > 0 else -least) if up else mp.zero
     near = mp.make_mpf(mpf_pos(value._mpf_, bits, round_nearest))
-    return near if mp.mag(near) <= form.top else (mp.inf if value > 0 else -mp.inf)
+    over = top == form.top and mp.mag(near) > top
+    return (mp.inf if value > 0 else -mp.inf) if over else near
 
 
 def spacing(value: Any, form: Format = SINGLE) -> Any:
