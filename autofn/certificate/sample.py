@@ -168,7 +168,7 @@ def _truths(definition: Definition, variant: Variant, dtype: str, level: str) ->
         found = truth_at(definition, variant, point)
         if not definition.own_gradient and 0.0 in point.values():
             smooth = _smooth_at(definition, variant, point)
-            found |= {e: v for e, v in smooth.items() if abs(v - found[e]) > 1e-12 * (1 + abs(v))}
+            found |= {e: v for e, v in smooth.items() if abs(v - found[e]) > 1e-17 * (1 + abs(v))}
         for entry, column in columns.items():
             column.append(found.get(entry, mp.zero))
     seconds = _seconds(definition, variant, points, given, level)

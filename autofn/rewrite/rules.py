@@ -220,6 +220,8 @@ SUMS = (
 
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("mean_root times its mirror", mean_root(U, C) * mean_root(-U, C), C / 4,
+         "one is subnormal where the other is large", _GOLDBERG, {U: 3e38, C: 1.0}),
     Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
     Rule("u times its sign", U * sympy.sign(U), Abs(U), "one operation", _HERBIE, {}),
     Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
