@@ -42,7 +42,7 @@ def double_vjp(needs, d_x, grad, x, b):
         v0 = torch.clamp(x, max=4e+18)
         grad_grad = d_x * _mean_root(v0, b) / _root_sum(v0, b)
     if needs[1]:
-        grad_x = 2 * d_x * grad * _mean_root(-x, b) * _mean_root(x, b) / _root_sum(x, b)**3
+        grad_x = b * (0.5 * d_x * grad) / _root_sum(x, b)**3
     return grad_grad, grad_x
 
 
@@ -54,11 +54,10 @@ def jvp(d_x, x, b):
 
 def vjp_jvp(needs, d_grad, d_x, grad, x, b):
     """The tangent of each gradient."""
-    v0 = _mean_root(x, b)
-    v1 = _root_sum(x, b)
+    v0 = _root_sum(x, b)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = v0 * d_grad / v1
+        d_grad_x = d_grad * _mean_root(x, b) / v0
     if d_x is not None:
-        d_grad_x = add(d_grad_x, 2 * v0 * d_x * grad * _mean_root(-x, b) / v1**3)
+        d_grad_x = add(d_grad_x, b * (0.5 * d_x * grad) / v0**3)
     return (d_grad_x,)

@@ -106,21 +106,27 @@ AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
   const T v1 = mean_root(v0, T(1));
   const T v2 = root_sum(v0, T(1));
-  const T v3 = mean_root(x, T(1));
-  const T v4 = root_sum(x, T(1));
-  const T v5 = x * (T(2) * v4) + T(3) * square(x) - v4 * (T(4) * v3);
+  const T v3 = d_x * grad;
+  const T v4 = T(0.5) * v3;
+  const T v5 = root_sum(x, T(1));
+  const T v6 = x * (T(2) * v5) + T(3) * square(x) - T(4) * v5 * mean_root(x, T(1));
+  const T v7 = -T(0.5) * v3 * v6 / powi<5>(v5);
+  const T v8 = x < T(-1073741824) ? -v4 * powi<3>(T(1) / -x) : v7;
   grad_grad = v1 * d_x * (T(2) * v1 - square(v0) / v2) / square(v2);
-  grad_x = -d_x * (T(2) * v3) * grad * v5 * mean_root(-x, T(1)) / powi<5>(v4);
+  grad_x = x > T(1073741824) ? -v4 * powi<3>(T(1) / x) : v8;
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
 template <typename T>
 AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  scalar::root_gate_double_backward(grad, d_x, x, grad_grad, grad_x);
+  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::root_gate_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_root_gate

@@ -49,10 +49,9 @@ def double_vjp(needs, d_x, grad, x):
         v2 = _root_sum(v0, 1)
         grad_grad = v1 * d_x * (2 * v1 - v0**2 / v2) / v2**2
     if needs[1]:
-        v3 = _mean_root(x, 1)
-        v4 = _root_sum(x, 1)
-        v5 = d_x * (2 * v3) * grad * (x * (2 * v4) + 3 * x**2 - v4 * (4 * v3))
-        grad_x = -v5 * _mean_root(-x, 1) / v4**5
+        v3 = _root_sum(x, 1)
+        v4 = 0.5 * d_x * grad * (x * (2 * v3) + 3 * x**2 - 4 * v3 * _mean_root(x, 1))
+        grad_x = -v4 / v3**5
     return grad_grad, grad_x
 
 
@@ -69,11 +68,11 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     v0 = _mean_root(x, 1)
     v1 = _root_sum(x, 1)
     v2 = x**2
-    v3 = 2 * v0
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = v0 * d_grad * (v3 - v2 / v1) / v1**2
+        d_grad_x = v0 * d_grad * (2 * v0 - v2 / v1) / v1**2
     if d_x is not None:
-        v4 = v3 * d_x * grad * (x * (2 * v1) + 3 * v2 - v1 * (4 * v0))
-        d_grad_x = add(d_grad_x, -v4 * _mean_root(-x, 1) / v1**5)
+        d_grad_x = add(
+            d_grad_x, -0.5 * d_x * grad * (x * (2 * v1) + 3 * v2 - v1 * (4 * v0)) / v1**5
+        )
     return (d_grad_x,)
