@@ -16,6 +16,7 @@ from torch.utils import _pytree
 from autofn.backends import pytorch
 from autofn.functions import sigmoid, softplus, times_exp
 from autofn.program import ELEMENT, Input, Result, lower
+from generated.quadratic_terms import QuadraticTerms
 from generated.tanh_exp import tanh_exp
 from generated.tanhshrink import tanhshrink
 from generated.two_outputs import two_outputs
@@ -128,6 +129,17 @@ def test_named_outputs_can_be_saved_by_torch_export() -> None:
     loaded = _pytree.treespec_loads(_pytree.treespec_dumps(spec))
     assert loaded == spec
     assert type(_pytree.tree_unflatten([1, 2], loaded)) is type(returned)
+
+
+def test_an_output_of_lower_rank_leaves_the_batch_dynamic() -> None:
+    """Compared with a shape of three dimensions, (4, 1) would be a guard: the batch is not 4."""
+    batch = torch.export.Dim("batch", min=2, max=64)
+    inputs = (torch.randn(2, 4, 4), torch.randn(4, 1))
+    shapes = ({0: batch}, {})
+    program = torch.export.export(QuadraticTerms(), inputs, dynamic_shapes=shapes, strict=False)
+    x, y = torch.randn(4, 4, 4), inputs[1]
+    for got, want in zip(program.module()(x, y), QuadraticTerms()(x, y), strict=True):
+        torch.testing.assert_close(got, want)
 
 
 def test_pairs_are_found_where_both_sigmoids_are() -> None:

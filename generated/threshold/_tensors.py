@@ -226,12 +226,21 @@ def parameter(size, device, dtype):
     return Parameter(torch.empty(size, device=device, dtype=dtype))
 
 
+def alike(shape, other):
+    """Whether two shapes are equal.
+
+    Those of different lengths are not compared number by number: in graphs of dynamic shapes each
+    such comparison is a guard.
+    """
+    return len(shape) == len(other) and shape == other
+
+
 def finish(value, shape, dtype, like):
     """An output: a computed value (or a constant, or None for 0) as a tensor of its own."""
     if value is None or not isinstance(value, Tensor):
         return torch.full(shape, value or 0, dtype=dtype, device=like.device)
     value = value.to(dtype)
-    if value.shape == shape:
+    if alike(value.shape, shape):
         return value
     return value.expand(shape).clone(memory_format=torch.contiguous_format)
 
@@ -258,7 +267,7 @@ def reduced(value, like, reference):
     shape, dtype = like
     if not isinstance(value, Tensor):
         value = torch.full_like(reference, value or 0)
-    elif value.shape != reference.shape:
+    elif not alike(value.shape, reference.shape):
         value = value.expand(reference.shape)
     value = value.sum_to_size(shape).to(dtype)
     return value if value.is_contiguous() or value.shape == reference.shape else value.contiguous()
@@ -333,7 +342,7 @@ def wanted(found, needs, places=None):
 def like_codes(grad, likes):
     """`likes` as kernels take them: nothing where all are those of `grad`, see binding.cpp."""
     likes = [like for like in likes if like is not None]
-    if all(shape == grad.shape and dtype is grad.dtype for shape, dtype in likes):
+    if all(alike(shape, grad.shape) and dtype is grad.dtype for shape, dtype in likes):
         return []
     return [code for shape, dtype in likes for code in (len(shape), CODES[dtype], *shape)]
 
