@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import random
 import statistics
 import sys
 import time
@@ -81,11 +80,11 @@ def measure(drawn: Drawn) -> list[Row]:
     import torch
 
     from autofn.bench import subjects
-    from autofn.bench.measure import Sample, Statement, interleaved, quick_look
+    from autofn.bench.measure import Sample, Statement, ballast, interleaved, quick_look
 
     def sample(each: Statement) -> Sample:
-        setup = f"{each.setup}\nballast = shifted()\n{each.text}"
-        names = {**each.names, "shifted": shifted}
+        setup = f"{each.setup}\nheld = ballast()\n{each.text}"
+        names = {**each.names, "ballast": lambda: ballast(SETTING.size)}
         return timeit.Timer(each.text, setup, time.process_time, names).timeit
 
     torch._dynamo.reset()  # operators are wrapped by one code object, compiled eight times at most
@@ -106,19 +105,6 @@ def measure(drawn: Drawn) -> list[Row]:
         rows.append((drawn.sketch.name, mode, times.get("written"), *three))
         print(line(rows[-1]), flush=True)
     return rows
-
-
-CHANCE = random.Random(0)
-
-
-def shifted() -> list[Any]:
-    """Blocks that are in the way, so that results lie elsewhere in every round.
-
-    A loop takes twice as long where what it stores and what it loads next are the same modulo 4096.
-    """
-    import torch
-
-    return [torch.empty(SETTING.size + 16 * CHANCE.randrange(64)) for _ in range(2)]
 
 
 def line(row: Row) -> str:

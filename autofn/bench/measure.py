@@ -63,13 +63,36 @@ class CpuClock:
     """Wall time. The garbage collector waits, as timeit lets it.
 
     Each sample begins with a call that is not timed: what is in the caches is the contender's own.
+    elements: of each result, which then lies elsewhere in each sample.
     """
 
+    def __init__(self, elements: int = 0) -> None:
+        self.elements = elements
+
     def sample(self, statement: Statement) -> Sample:
-        setup = statement.setup
+        setup = f"_held = _ballast()\n{statement.setup}"
         if statement.repeatable:
             setup = f"{setup}\n{statement.text}"
-        return timeit.Timer(statement.text, setup, globals=dict(statement.names)).timeit
+        names = {**statement.names, "_ballast": lambda: ballast(self.elements)}
+        return timeit.Timer(statement.text, setup, globals=names).timeit
+
+
+CHANCE = random.Random(0)
+
+
+def ballast(elements: int) -> list[torch.Tensor]:
+    """Blocks that take the place of results, so that these lie elsewhere; none for small ones.
+
+    A loop takes up to three times as long where what it stores and what it loads next are the same
+    modulo 4096, which the heap decides once for all of a contender's calls.
+    """
+    if elements < PAGES:
+        return []
+    return [torch.empty(elements + 16 * CHANCE.randrange(64)) for _ in range(2)]
+
+
+PAGES = 1 << 16
+"""Elements from which on results take many pages."""
 
 
 class CudaClock:

@@ -206,7 +206,7 @@ def _quickest(
 
 def _clock(setting: Setting) -> Clock:
     if setting.device == "cpu":
-        return CpuClock()
+        return CpuClock(setting.size)
     return CudaClock(setting.device, small=setting.small)
 
 
