@@ -50,9 +50,11 @@ the median of interleaved rounds, in which results lie now here, now there. All 
 - fused: the generated op, as it compiles by default
 - kernels: the generated op with `AUTOFN_COMPILE=kernels`
 
-What costs more than in the rival is the price of digits. gelu: F.gelu is Inductor's erf, with an
-absolute error of 1e-7, and is 0 below -5.5; the generated op is a quotient of polynomials beside an
-exponential. sigmoid, swish: the rivals' derivatives have 1 - sigmoid(x), exactly 0 from 17 on; the
+What costs more than in the rival is the price of digits. As written, log(1 + exp(x)) in softplus,
+serf, focal and logsigmoid overflows, which costs nothing, and log_cosh, bce_with_logits and tanh_exp
+lose their digits or overflow likewise. gelu: F.gelu is Inductor's erf, with an absolute error of
+1e-7, and is 0 below -5.5; the generated op is a quotient of polynomials beside an exponential.
+sigmoid, swish: the rivals' derivatives have 1 - sigmoid(x), exactly 0 from 17 on; the
 generated ops select sigmoid(-x). elu, celu, selu, xielu: Inductor's expm1 is exp(x) - 1, which is 0
 near 0; the generated ops have a polynomial there. xielu also takes the exponential of its
 derivative anew.
@@ -151,8 +153,8 @@ def main() -> None:
         "",
         *(f"Forward and backward, fused is as fast as {name} (within 5 %) or faster in "
           f"{sum(each > 0.95 for each in ratios)} of {len(ratios)}; the median of {name}/fused is "
-          f"{statistics.median(ratios):.2f}.\n" for name, ratios in against.items()),
-        *HEAD, *map(line, rows),
+          f"{statistics.median(ratios):.2f}." for name, ratios in against.items()),
+        "", *HEAD, *map(line, rows),
     ]  # fmt: skip
     (HERE / "compiled.md").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
