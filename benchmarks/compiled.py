@@ -51,9 +51,10 @@ the median of interleaved rounds, in which results lie now here, now there. All 
 - kernels: the generated op with `AUTOFN_COMPILE=kernels`
 
 What costs more than in the rival is the price of digits. As written, log(1 + exp(x)) in softplus,
-serf, focal and logsigmoid overflows, which costs nothing, and log_cosh, bce_with_logits and tanh_exp
-lose their digits or overflow likewise. gelu: F.gelu is Inductor's erf, with an absolute error of
-1e-7, and is 0 below -5.5; the generated op is a quotient of polynomials beside an exponential.
+serf, focal and logsigmoid overflows, which costs nothing, and log_cosh, bce_with_logits and
+tanh_exp lose their digits or overflow likewise. gelu: F.gelu is Inductor's erf, with an absolute
+error of 1e-7, and is 0 below -5.5; the generated op is a quotient of polynomials beside an
+exponential.
 sigmoid, swish: the rivals' derivatives have 1 - sigmoid(x), exactly 0 from 17 on; the
 generated ops select sigmoid(-x). elu, celu, selu, xielu: Inductor's expm1 is exp(x) - 1, which is 0
 near 0; the generated ops have a polynomial there. xielu also takes the exponential of its
