@@ -13,14 +13,10 @@ from functools import lru_cache
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Expr, Float, Piecewise, Symbol
+from sympy import Abs, Expr, Float, Symbol
 
-from autofn import functions as heads
-from autofn import trees
-from autofn.compact import LIMIT
 from autofn.rewrite.heads import inverse, polynomial
-from autofn.rewrite.near_root import Branch, function_of
-from autofn.rewrite.near_zero import T
+from autofn.rewrite.near_root import Branch, function_of, functions_in
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 
 DEGREES = (0, 2, 5, 8, 11, 14, 17, 20, 24)
@@ -41,15 +37,8 @@ def far_out(expr: Expr, tensors: frozenset[Symbol], edge: int) -> list[Branch]:
 
     Only of a product of a function of one tensor and others that lack that tensor.
     """
-    if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
-        return []
-    free = expr.xreplace({each: each.args[0] for each in expr.atoms(heads.clamp)})
-    common = sympy.factor_terms(free)
-    for x in sorted(tensors & trees.symbols(common), key=lambda symbol: symbol.name):
-        others, own = common.as_independent(x, as_Add=False)
-        if own.free_symbols != {x}:
-            continue
-        sides = {sign: _side(own.xreplace({x: T}), sign, edge) for sign in (1, -1)}
+    for x, others, own in functions_in(expr, tensors):
+        sides = {sign: _side(own, sign, edge) for sign in (1, -1)}
         found = {sign: others * _of(side, x) for sign, side in sides.items() if side is not None}
         if len(found) == 2 and found[1] == found[-1]:
             return [(found[1], Abs(x) > edge)]

@@ -18,6 +18,7 @@ from sympy import Add, Expr, Float, S, oo
 
 from autofn.model import Definition
 from autofn.program import Node, Output, Program
+from autofn.rewrite.saturate import NOTHING
 from autofn.rewrite.simulate import EXACT, Point, exact
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
@@ -33,9 +34,6 @@ NEAR = 1e-3
 
 VANISHED = 1e-15
 """What is less, at the nearer points already, and goes on falling, goes to 0."""
-
-NOTHING = -1080
-"""Numbers below two to this are 0 in any dtype."""
 
 Evaluation = Callable[[Program, Point], Sequence[Any]]
 """The outputs of a program at a point, as what runs it computes them."""

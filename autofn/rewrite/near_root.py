@@ -7,7 +7,7 @@ x0 in two parts so that the difference is as exact as x is.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import sympy
@@ -40,19 +40,28 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
 
     Only of a product of a function of one tensor and others that lack that tensor.
     """
-    if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
-        return []
-    free = expr.xreplace({each: each.args[0] for each in expr.atoms(heads.clamp)})
-    common = sympy.factor_terms(free)
-    for x in sorted(tensors & trees.symbols(common), key=lambda symbol: symbol.name):
-        others, own = common.as_independent(x, as_Add=False)
-        if own.free_symbols == {x} and (regimes := _regimes(own.xreplace({x: T}), part)):
+    for x, others, own in functions_in(expr, tensors):
+        if regimes := _regimes(own, part):
             return [
                 (others * beside * polynomial(cut, beside**step, *found), Abs(beside) < radius)
                 for cut, step, root, radius, found in regimes
                 for beside in [offset(x, *root)]
             ]
     return []
+
+
+def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Symbol, Expr, Expr]]:
+    """Each tensor x with the two factors of a product: one that lacks x, and a function of x alone,
+    in `T`. Of an input that is clamped the input itself.
+    """
+    if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
+        return
+    free = expr.xreplace({each: each.args[0] for each in expr.atoms(heads.clamp)})
+    common = sympy.factor_terms(free)
+    for x in sorted(tensors & trees.symbols(common), key=lambda symbol: symbol.name):
+        others, own = common.as_independent(x, as_Add=False)
+        if own.free_symbols == {x}:
+            yield x, others, own.xreplace({x: T})
 
 
 def function_of(own: Expr) -> Callable[[mp.mpf], mp.mpf]:
