@@ -366,7 +366,7 @@ _TABLE = [
     ),
     Op(
         "sinh",
-        "torch.sinh({0})",
+        "_sinh({0})",
         "autofn::sinh({0})",
         20,
         1.5,
@@ -376,7 +376,7 @@ _TABLE = [
     ),
     Op(
         "cosh",
-        "torch.cosh({0})",
+        "_cosh({0})",
         "autofn::cosh({0})",
         20,
         1.5,
@@ -809,6 +809,16 @@ TORCH_HELPERS: Mapping[str, str] = {
     half = torch.exp(0.5 * u)
     half = torch.where((v == 0) & (half == math.inf), 0, half)
     return v * half * half''',
+    "_sinh": '''def _sinh(x):
+    """sinh(x), also where exp(x) has overflowed and it has not: there torch.sinh is infinite."""
+    half = torch.exp(0.5 * torch.abs(x))
+    near = torch.sinh(torch.clamp(x, -80, 80))
+    return torch.where(torch.abs(x) > 80, 0.5 * torch.sign(x) * half * half, near)''',
+    "_cosh": '''def _cosh(x):
+    """cosh(x), also where exp(x) has overflowed and it has not: there torch.cosh is infinite."""
+    half = torch.exp(0.5 * torch.abs(x))
+    near = torch.cosh(torch.clamp(x, -80, 80))
+    return torch.where(torch.abs(x) > 80, 0.5 * half * half, near)''',
     "_softplus": '''def _softplus(x):
     """log(1 + exp(x))."""
     # The default threshold, 20, costs half of float64's digits.
@@ -957,12 +967,10 @@ template <typename T> AUTOFN_FN T logcosh(T x) {
   const T tail = T(0.5) * autofn::expm1(T(-2) * y);
   return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
 }""",
-    "root_sum": """// sqrt(a**2 + c), scaled where a**2 might overflow.
+    "root_sum": """// sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
-  const bool large = std::fabs(a) > T(0x1p+60);
-  const T b = large ? a * T(0x1p-64) : a;
-  const T root = std::sqrt(b * b + (large ? T(0) : c));
-  return large ? root * T(0x1p+64) : root;
+  const T size = std::fabs(a);
+  return size > T(0x1p+60) ? size : std::sqrt(a * a + c);
 }""",
     "root_rest": """// sqrt(a**2 + c) - sqrt(c), without its cancellation near a = 0.
 template <typename T> AUTOFN_FN T root_rest(T a, T c) {

@@ -12,7 +12,9 @@ import sympy
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import seed as seeded
 from random_formulas import check, expressions, is_formula
-from sympy import Expr
+from sympy import Expr, Piecewise
+
+from autofn import functions
 
 pytestmark = pytest.mark.usefixtures("pytorch_path")
 
@@ -82,6 +84,42 @@ def test_random_formulas_agree_with_mpmath(part: int) -> None:
     run()
     assert not failures, failures
     assert len(found) >= FEWEST
+
+
+x, y, alpha = sympy.symbols("x y alpha", real=True)
+
+ONCE_WRONG = {
+    # steps of a sine are the same at a few points far out
+    "step of a sine": sympy.Heaviside(sympy.sin(2 * x + 6), 0),
+    "as good as constant but near the zeros of a sine":
+        functions.sinc(sympy.tanh(sympy.sinh(x * sympy.sin(x)))),
+    # torch.sinh and torch.cosh overflow 0.7 too early
+    "sinh in its last binade": sympy.sinh(x) - 2 * x,
+    "cosh in its last binade": sympy.cosh(y + 1),
+    # 0 times an overflowing function
+    "normcdf of cosh": functions.normcdf(sympy.cosh(x)),
+    "normcdf of cosh of a multiple": functions.normcdf(sympy.cosh(2 * alpha * x)),
+    "tanh of sinh in a sum": y * sympy.tanh(sympy.sinh(x)) + x,
+    "deep": sympy.tanh(sympy.sech(sympy.sinh(sympy.tanh(sympy.sinh(x))))),
+    # roots of sums of exponentials
+    "asinh of exp": sympy.asinh(sympy.exp(y)),
+    "root of 1 + exp": 1 / sympy.sqrt(1 + sympy.exp(-x)),
+    "log of u + root": sympy.log(x + sympy.sqrt(x**2 + 1)),
+    # numbers known at run time in place of tensors
+    "times exp of a number": sympy.sinh(x * sympy.exp(alpha)),
+    "log of exp + exp of a number": sympy.log(sympy.exp(x) + sympy.exp(alpha)),
+    "an input or a number": Piecewise((x, alpha > -1), (alpha, True)),
+    "function of an input or a number": sympy.erfc(Piecewise((x, alpha > 1), (2, True))),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("expr", ONCE_WRONG.values(), ids=ONCE_WRONG)
+def test_what_was_wrong_once_is_right(expr: Expr) -> None:
+    assert check(expr, search=False) == ""
+
+
+def test_a_deep_composition_has_kernels() -> None:
+    assert check(sympy.sech(sympy.sinh(sympy.tanh(sympy.sinh(x))))) == ""
 
 
 def test_a_wrong_derivative_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

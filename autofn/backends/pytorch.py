@@ -31,8 +31,11 @@ _SAFE = frozenset({"add", "sub", "mul", "neg", "lt", "le", "gt", "ge", "eq", "ne
                    "not", "select"})  # fmt: skip
 """Operations that never raise on Python numbers, and mean what they mean on tensors."""
 
-_TENSOR_OPERANDS = frozenset({"atan2", "max", "min"})
-"""Functions that take no Python number in any place."""
+_TENSOR_OPERANDS = {
+    "atan2": (0, 1), "max": (0, 1), "min": (0, 1), "logaddexp": (0, 1), "times_exp": (1,),
+    "root_sum": (0,), "mean_root": (0,), "root_rest": (0,),
+}  # fmt: skip
+"""Places where functions take no Python number."""
 
 
 class _PyTorch:
@@ -67,11 +70,13 @@ class _PyTorch:
         level = _LEVELS.get(node.op, ATOM)
         if level == ATOM:
             codes = [arg.code for arg in args]
-            if node.op in _TENSOR_OPERANDS or (node.op == "clamp" and len({*numbers[1:]}) > 1):
-                codes = [
-                    self._scalar(code) if number else code
-                    for code, number in zip(codes, numbers, strict=True)
-                ]
+            tensors = _TENSOR_OPERANDS.get(node.op, ())
+            if node.op == "clamp" and len({*numbers[1:]}) > 1:
+                tensors = (0, 1, 2)
+            codes = [
+                self._scalar(code) if number and place in tensors else code
+                for place, (code, number) in enumerate(zip(codes, numbers, strict=True))
+            ]
             if node.op == "clamp" and "math.inf" in (codes[1].lstrip("-"), codes[2]):
                 # One bound; where there is none on either side, nothing is clamped.
                 bounds = [f"min={codes[1]}"] if codes[1] != "-math.inf" else []
@@ -91,6 +96,12 @@ class _PyTorch:
     def _select(self, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         condition, then, otherwise = args
         if numbers[0]:
+            if numbers[1] != numbers[2]:
+                # A number or a tensor as it happens: what follows takes tensors.
+                then, otherwise = (
+                    Text(self._scalar(each.code)) if number else each
+                    for each, number in zip((then, otherwise), numbers[1:], strict=True)
+                )
             code = f"{then.within(11)} if {condition.within(11)} else {otherwise.within(10)}"
             return Text(code, _CONDITIONAL)
         if numbers[1] and numbers[2]:
@@ -205,8 +216,14 @@ def _unaliased(program: Program, rendered: Rendered) -> Rendered:
         if text is not None and output.node is not None:
             node = program.nodes[output.node]
             given = node.op == "input" and not node.number
-            if given or (output.node in seen and text.code.isidentifier()):
-                text = Text(f"{text.code}.clone()")
+            # Chosen at run time, it may be one too.
+            chosen = node.op == "select" and program.nodes[node.args[0]].number
+            if (
+                given
+                or (chosen and not node.number)
+                or (output.node in seen and text.code.isidentifier())
+            ):
+                text = Text(f"{text.within(ATOM)}.clone()")
             seen.add(output.node)
         outputs.append(text)
     return dataclasses.replace(rendered, outputs=tuple(outputs))

@@ -118,39 +118,77 @@ def _gradients(made: Plan, names: Names, kernel: Kernel, places: list[str]) -> l
 
 
 def direct_call(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
-    """The call of the forward op where nothing needs to be aligned or chosen; else empty."""
+    """The call of the forward op where nothing needs to be chosen; else empty."""
     definition = made.definition
-    if len(made.variants) > 1 or any(
-        leaf.kind is not Kind.TENSOR for leaf in definition.differentiable
-    ):
+    if len(made.variants) > 1:
         return ""
     forward = next((kernel for kernel in kernels if kernel.pass_name == "forward"), None)
     if forward is None:
         return ""
-    numbers = {names.of[leaf.name]: names.argument(leaf) for leaf in definition.numbers}
-    first = names.of[forward.inputs[0].name]
-    dtype = [] if forward.alike else [f"_t.CODES[{first}.dtype]"]
-    return _call(forward, names, dtype, numbers)
+    given = {names.of[leaf.name]: names.argument(leaf) for leaf in definition.numbers}
+    tensors = [names.of[leaf.name] for leaf in definition.differentiable]
+    dtype = [] if forward.alike else [f"_t.CODES[{tensors[0]}.dtype]"]
+    aligned = None
+    if any(leaf.kind is not Kind.TENSOR for leaf in definition.differentiable):
+        if tensors != [names.of[each.name] for each in forward.tensors]:
+            return ""
+        aligned = [f"*_t.align({tuple_text(tensors)}, _LAYOUT)"]
+    return _call(forward, names, dtype, given, aligned)
 
 
 def direct_backward(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
-    """The call of the backward op where it has one variant and one gradient; else empty."""
-    backward = [kernel for kernel in kernels if kernel.pass_name == "backward"]
-    if len(made.variants) > 1 or len(backward) != 1 or not backward[0].alike:
+    """The call of the backward op where nothing needs to be chosen or aligned; else empty."""
+    kernel = _only_backward(made, kernels)
+    if kernel is None:
         return ""
-    return _call(backward[0], names, [])
+    if kernel.alike:
+        return _call(kernel, names, [])
+    leaves = [leaf.name for leaf in made.definition.differentiable]
+    at = [leaves.index(operand.name) for operand in kernel.outputs]
+    whole = len(at) == len(leaves)
+    needs = "needs" if whole else tuple_text([f"needs[{i}]" for i in at])
+    likes = "ctx.likes" if whole else tuple_text([f"ctx.likes[{i}]" for i in at])
+    first = names.of[kernel.inputs[0].name]
+    return _call(kernel, names, [f"_t.bits({needs})", f"_t.like_codes({first}, {likes})"])
+
+
+def direct_gradients(made: Plan, kernels: tuple[Kernel, ...]) -> list[str]:
+    """What `direct_backward` found, by argument of the formula: None where nothing is needed."""
+    kernel = _only_backward(made, kernels)
+    if kernel is None:
+        return []
+    leaves = [leaf.name for leaf in made.definition.differentiable]
+    found = {operand.name: f"found[{i}]" for i, operand in enumerate(kernel.outputs)}
+    if len(found) == 1:  # an op of one result returns it, and is not called where it is not needed
+        return ["found" if p.name in found else "None" for p in made.definition.parameters]
+    return [
+        f"{found[p.name]} if needs[{leaves.index(p.name)}] else None" if p.name in found else "None"
+        for p in made.definition.parameters
+    ]
+
+
+def _only_backward(made: Plan, kernels: tuple[Kernel, ...]) -> Kernel | None:
+    backward = [kernel for kernel in kernels if kernel.pass_name == "backward"]
+    return backward[0] if len(made.variants) == 1 and len(backward) == 1 else None
 
 
 def direct_test(definition: Definition, names: Names) -> str:
-    """That the numbers are none of those that a call has to refuse."""
-    numbers = [names.argument(leaf) for leaf in definition.numbers]
-    return "".join(f" and not isinstance({number}, Tensor)" for number in numbers)
+    """That the op takes these tensors, and the numbers are none that a call has to refuse."""
+    tensors = ", ".join(names.of[leaf.name] for leaf in definition.differentiable)
+    find = f"ops := _t.direct({tensors})"
+    numbers = [f"not isinstance({names.argument(leaf)}, Tensor)" for leaf in definition.numbers]
+    return " and ".join([f"({find})", *numbers]) if numbers else find
 
 
 def _call(
-    kernel: Kernel, names: Names, extra: list[str], given: Mapping[str, str] | None = None
+    kernel: Kernel,
+    names: Names,
+    extra: list[str],
+    given: Mapping[str, str] | None = None,
+    tensors: list[str] | None = None,
 ) -> str:
-    memory = [names.of[each.name] for each in kernel.tensors]
+    """Calls the op of a kernel; `given`: what stands for numbers, `tensors` for the tensors."""
+    memory = tensors or [names.of[each.name] for each in kernel.tensors]
     numbers = [names.of[each.name] for each in kernel.numbers]
     numbers = [(given or {}).get(number, number) for number in numbers]
     return f"ops.{kernel.op}({', '.join([*memory, *numbers, *extra])})"

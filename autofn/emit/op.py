@@ -14,7 +14,13 @@ from autofn.emit.declarations import (
 )
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import ALWAYS_GIVEN, Names
-from autofn.emit.leaves import direct_backward, direct_call, direct_test, leaves_text
+from autofn.emit.leaves import (
+    direct_backward,
+    direct_call,
+    direct_gradients,
+    direct_test,
+    leaves_text,
+)
 from autofn.emit.module import module_context
 from autofn.emit.words import function_doc, title
 from autofn.model import (
@@ -102,6 +108,7 @@ def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) 
         "alike": is_alike(definition) and len(grads) == 1 and bool(active),
         "direct": direct_call(made, names, kernels),
         "direct_backward": direct_backward(made, names, kernels),
+        "direct_gradients": direct_gradients(made, kernels),
         "direct_test": direct_test(definition, names),
         "own": definition.own_gradient,
         "amp": definition.options.amp == "float32",

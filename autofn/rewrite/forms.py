@@ -15,8 +15,11 @@ from autofn import trees
 from autofn.compact import LIMIT, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
+from autofn.rewrite import simulate
 from autofn.rewrite.exponentials import exponents, in_exponential
 from autofn.rewrite.heads import choose, decay, inverse
+from autofn.rewrite.near_root import function_of
+from autofn.rewrite.near_zero import T
 
 VANISHED = 48
 """exp(-48) is nothing beside 1, in float64 too, and its square is no subnormal number."""
@@ -107,6 +110,9 @@ def _is_zero(expr: Expr | None) -> bool:
 FAR = (20, 30, 40, 60)
 """Exponents of two: beyond one of these an expression may be a power of its variable."""
 
+FARTHER = (100, 101, 180)
+"""Exponents of two that tell which power. The squares' digits fit the exact arithmetic."""
+
 SAME = mp.mpf(2) ** -56
 
 
@@ -167,30 +173,29 @@ def _divides(expr: Expr) -> bool:
 
 
 def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | None:
-    with mp.workprec(500):
-        values: dict[int, mp.mpf] = {}
-        for e in (*FAR, 200, 201, 400):
-            try:
-                value = expr.xreplace({x: sign * Integer(2) ** e}).evalf(120)
-            except (ValueError, TypeError, ZeroDivisionError, RecursionError):
-                return None
-            if not value.is_Float and not value.is_Rational:
-                return None
-            values[e] = mp.mpf(str(value)) if value.is_Float else mp.mpf(value.p) / value.q
+    with mp.workprec(simulate.EXACT):
+        value = function_of(expr.xreplace({x: T}))
+        try:
+            values = {e: value(sign * mp.mpf(2) ** e) for e in (*FAR, *FARTHER)}
+        except (ValueError, TypeError):
+            return None
         if any(v == 0 for v in values.values()):
             return None
-        power = int(mp.nint(mp.log(abs(values[201] / values[200]), 2)))
-        scale = values[400] / mp.mpf(2) ** (400 * power)
-        if abs(power) > 12 or abs(values[200] / (scale * mp.mpf(2) ** (200 * power)) - 1) > SAME:
+        near, next_, last = FARTHER
+        power = int(mp.nint(mp.log(abs(values[next_] / values[near]), 2)))
+        if abs(power) > 12:
+            return None
+        scale = values[last] / mp.mpf(2) ** (last * power)
+        if abs(values[near] / (scale * mp.mpf(2) ** (near * power)) - 1) > SAME:
             return None
         for e in FAR:
             if abs(values[e] / (scale * mp.mpf(2) ** (e * power)) - 1) <= SAME:
                 break
         else:
             return None
-        near = mp.nint(scale)
-        whole = abs(scale - near) < mp.mpf(2) ** -100
-        factor = Integer(int(near)) if whole else Float(mp.nstr(scale, 40), 40)
+        integer = mp.nint(scale)
+        whole = abs(scale - integer) < mp.mpf(2) ** -100
+        factor = Integer(int(integer)) if whole else Float(mp.nstr(scale, 40), 40)
     edge = Integer(2) ** e
     return factor * _power_of(sign * x, power), _beyond(x, edge, sign)
 

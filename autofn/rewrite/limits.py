@@ -25,8 +25,8 @@ FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
 """Pairs of points that show where a function goes. At the nearer ones the digits suffice for sums
 that cancel, the others are for what moves slowly."""
 
-BESIDE = ("2.3", "5.9")
-"""Further points beside the first tell what oscillates."""
+BESIDE = ("2.3", "5.9", "9.1", "13.7", "17.9", "24.1", "29.3", "35.7", "43.1")
+"""Further points beside the first tell what oscillates, and of what is constant between steps."""
 
 SAME = 1e-6
 NEAR = 1e-3
@@ -116,7 +116,7 @@ def _approached(values: Sequence[mp.mpf]) -> Expr | None:
         return None
     near, *beside, nearer = values
     first, size = max(map(abs, (near, *beside))), abs(nearer)
-    if nearer == 0 or (size < VANISHED and size * 1000 < first):
+    if (nearer == 0 and first < VANISHED) or (size < VANISHED and 0 < size * 1000 < first):
         return S.Zero
     if any(abs(near - each) > SAME * abs(near) for each in beside):
         # It oscillates, or grows like an exponential.

@@ -17,6 +17,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.rules import (
+    AREAS,
     LOGARITHMS,
     NAMES,
     POWERS,
@@ -35,7 +36,7 @@ from autofn.rewrite.rules import (
 _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
-_ROOT, _CUBE_ROOT = ROOTS
+_ROOT, _ROOT_OF_EXP, _CUBE_ROOT = ROOTS
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 
 
@@ -54,7 +55,7 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         return found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
     if isinstance(node, Pow):
         if (root := _root(node, parameters)) is not None:
-            return _ROOT, root
+            return (_ROOT_OF_EXP if root.has(sympy.exp) else _ROOT), root
         if node.exp.is_Rational and node.exp.q == 3:
             return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
         return _first(POWERS, lambda rule: _in_power(rule, node, parameters))
@@ -64,6 +65,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
+    if isinstance(node, sympy.asinh):
+        return _first(AREAS, lambda rule: _whole(rule, node, parameters))
     if node.func in _BY_NAME:
         rule = _BY_NAME[node.func]
         # Further arguments are those that SymPy adds: beta(a, b) has four.
@@ -348,12 +351,14 @@ def _root(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
 
 
 def _square_root(square: Expr) -> Expr | None:
-    """a of a product a**2 of whole powers: x / delta of x**2 / delta**2."""
+    """a of a product a**2 of even powers and exponentials: x / delta of x**2 / delta**2."""
     factors = []
     for factor in Mul.make_args(square):
         base, exponent = factor.as_base_exp()
         if factor.is_number and factor.is_positive:
             factors.append(sqrt(factor))
+        elif isinstance(factor, sympy.exp):
+            factors.append(sympy.exp(factor.args[0] / 2))
         elif exponent.is_Integer and exponent % 2 == 0:
             factors.append(base ** (exponent // 2))
         else:

@@ -167,8 +167,16 @@ LOGARITHMS = (
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("log of cosh**2", log(cosh(U) ** 2), 2 * logcosh(U),
          "the square overflows", _HERBIE, {U: 60.0}),
+    Rule("log of u + its root", log(2 * mean_root(U, C)), asinh(U / sqrt(C)) + log(C) / 2,
+         "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 1.0}),
     Rule("log of 1 + u", log(1 + U), log1p(U), "1 + u drops the digits of a small u",
          _GOLDBERG, {U: 1.3e-6}),
+)  # fmt: skip
+
+AREAS = (
+    Rule("asinh of exp", asinh(exp(U)),
+         Piecewise((U + log(2), U >= 20), (asinh(exp(Min(U, 20))), True), evaluate=False),
+         _OVERFLOWS, _ABRAMOWITZ, {U: 89.5}, where=lambda found, _: not isinstance(found[U], Min)),
 )  # fmt: skip
 
 SUMS = (
@@ -220,6 +228,10 @@ SUMS = (
 
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("exp over its root", exp(U) / root_sum(exp(U), C), 1 / root_sum(sqrt(C) * exp(-U), 1),
+         _OVERFLOWS, "hypot", {U: 100.0, C: 1.0}),
+    Rule("exp over the square of its root", exp(U) / root_sum(exp(U / 2), C) ** 2,
+         sigmoid(U - log(C)), _OVERFLOWS, _HERBIE, {U: 100.0, C: 1.0}),
     Rule("mean_root times its mirror", mean_root(U, C) * mean_root(-U, C), C / 4,
          "one is subnormal where the other is large", _GOLDBERG, {U: 3e38, C: 1.0}),
     Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
@@ -286,9 +298,11 @@ NAMES = (
 ROOTS = (
     Rule("root of a square and a constant", sqrt(U**2 + C), root_sum(U, C),
          "the square overflows", "hypot", {U: 1e20, C: 1.0}),
+    Rule("root of exp and a constant", sqrt(exp(U) + C), root_sum(exp(U / 2), C),
+         _OVERFLOWS, "hypot", {U: 100.0, C: 1.0}),
     Rule("cube root", U ** sympy.Rational(1, 3), cbrt(U), "real for negative u", "C99 cbrt", {}),
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *ROOTS, *NAMES,
+    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *ROOTS, *NAMES,
 )  # fmt: skip

@@ -9,18 +9,21 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import sympy
 from mpmath import mp
-from sympy import Dummy, Expr, Integer, Symbol, oo
+from sympy import Dummy, Expr, Function, Integer, Piecewise, Symbol, oo
 
 from autofn import functions as heads
 from autofn import trees
+from autofn.compact import LIMIT
+from autofn.errors import FormulaError
 from autofn.model import Definition
 from autofn.program import Program, Result
 from autofn.rewrite.heads import HUGE
+from autofn.rewrite.near_zero import T
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.simulate import exact, simulated
 
@@ -30,6 +33,9 @@ or exponentials have vanished in any dtype; the input's powers have not overflow
 
 FAR = (4e18, 3e20, 3e25)
 """Where a program must have the same value to be constant from the first on."""
+
+BETWEEN = tuple(1.37**k for k in range(1, 30))
+"""Times the level, where it must have that value too: steps of a sine are constant for a while."""
 
 SAME = mp.mpf(2) ** -56
 NOTHING = -1080
@@ -53,6 +59,7 @@ class Finite:
             if leaf.symbol is not None and leaf.name not in domains
         ]
         self._defaults = defaults(definition)
+        self._looks = 0
         # A run-time number may stretch the input.
         self._levels = (*NEAR, HUGE) if len(definition.leaves) == 1 else (HUGE,)
 
@@ -69,44 +76,183 @@ class Finite:
             program = lowered(results)
             if not self._fails(program, name):
                 continue
-            columns = [self._sides(program, name, level) for level in self._levels]
-            sides = [
-                tuple(
-                    next((v for v, at in zip(self._levels, each, strict=True) if at[k]), None)
-                    for k in (0, 1)
-                )
-                for each in zip(*columns, strict=True)
-            ]
-            # All outputs, so that they go on sharing what they are made of.
-            within = next((low for low, high in sides if low is not None and low == high), None)
-            results = [
-                each
-                if each.expr is None
-                else dataclasses.replace(each, expr=clamped(each.expr, x, low, high, within=within))
-                for each, (low, high) in zip(results, sides, strict=True)
-            ]
+            sides = self._sides(lowered, results, name, x, self._levels)
+            kept = _clamped(results, x, sides)
+            # What sines have in it has no value at infinity.
+            finite = len(_unwavering(results, x)) > 1
+            if failures := self._fails(lowered(kept), name, finite=finite):
+                self._looks = LOOKS
+                parts = [
+                    dataclasses.replace(each, expr=self._in_parts(each.expr, lowered, name, x))
+                    for each in results
+                ]
+                if self._fails(lowered(parts), name, finite=finite) < failures:
+                    kept = parts
+            results = kept
         return results
 
-    def _fails(self, program: Program, name: str) -> bool:
+    def _in_parts(
+        self,
+        expr: Expr | None,
+        lowered: Callable[[list[Result]], Program],
+        name: str,
+        x: Symbol,
+    ) -> Expr | None:
+        """The expression, with what is constant far out clamped in those of its parts that fail.
+
+        A part is looked at as a function of x, or of the one argument u that x is in.
+        """
+        if expr is None or x not in trees.symbols(expr) or trees.size(expr) > LIMIT:
+            return expr
+        if expr.has(*COSTLY):
+            return expr
+        finite = len(_unwavering([Result("part", expr)], x)) > 1
+        try:
+            failures = self._fails(lowered([Result("part", expr)]), name, finite=finite)
+        except (FormulaError, KeyError):  # a condition, or what belongs to its function
+            return expr
+        if not failures:
+            return expr
+        for u in [x, *_inner_arguments(expr, x)]:
+            _, function = expr.xreplace({u: T}).as_independent(T, as_Add=False)
+            if function.free_symbols != {T} or self._looks == 0:
+                continue
+            self._looks -= 1
+            part = [Result("part", function.xreplace({T: x}))]
+            ((low, high),) = self._sides(lowered, part, name, x, NEAR)
+            new = _merged(clamped(expr.xreplace({u: T}), T, low, high).xreplace({T: u}))
+            if new == expr:
+                continue
+            left = self._fails(lowered([Result("part", new)]), name, finite=finite)
+            if left < failures:
+                expr, failures = new, left
+                break
+        if not failures or isinstance(expr, Piecewise):
+            return expr
+        args = [self._in_parts(arg, lowered, name, x) for arg in expr.args]
+        return trees.rebuilt(expr, args)
+
+    def _fails(self, program: Program, name: str, *, finite: bool = False) -> int:
+        """At how many points some output is NaN, or not finite and should be."""
+        failures = 0
         for sign in (-1, 1):
-            at_infinity = exact(program, {**self._defaults, name: sign * math.inf})
-            if any(isinstance(value, mp.mpf) and mp.isnan(value) for value in at_infinity):
-                return True
+            if not finite:
+                values = exact(program, {**self._defaults, name: sign * math.inf})
+                failures += any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
             for far in LARGE:
                 point = {**self._defaults, name: sign * far}
                 pairs = zip(exact(program, point), simulated(program, point), strict=True)
-                if any(_is_number(truth) and not _is_number(value) for truth, value in pairs):
-                    return True
-        return False
+                failures += any(
+                    _is_number(truth) and not _is_number(value) for truth, value in pairs
+                )
+        return failures
 
-    def _sides(self, program: Program, name: str, level: Expr) -> list[tuple[bool, bool]]:
-        """Per output, whether it is constant beyond the level, below zero and above."""
-        far = (float(level), *FAR)
-        sides = []
+    def _sides(
+        self,
+        lowered: Callable[[list[Result]], Program],
+        results: list[Result],
+        name: str,
+        x: Symbol,
+        levels: Sequence[Expr],
+    ) -> list[tuple[Expr | None, Expr | None]]:
+        """Per output the first level beyond which it is constant, below zero and above."""
+        programs = [lowered(each) for each in _unwavering(results, x)]
+        columns = []
         for sign in (-1, 1):
-            values = (exact(program, {**self._defaults, name: sign * each}) for each in far)
-            sides.append([_is_constant(column) for column in zip(*values, strict=True)])
-        return list(zip(*sides, strict=True))
+            found: list[Expr | None] = [None] * len(results)
+            for level in levels:
+                edge = sign * float(level)
+                constant = self._constant(programs, name, [edge, *(sign * far for far in FAR)])
+                if any(constant):
+                    between = self._constant(programs, name, [edge * step for step in BETWEEN])
+                    for k, is_constant in enumerate(map(all, zip(constant, between, strict=True))):
+                        if is_constant and found[k] is None:
+                            found[k] = level
+            columns.append(found)
+        return list(zip(*columns, strict=True))
+
+    def _constant(self, programs: Sequence[Program], name: str, at: Sequence[float]) -> list[bool]:
+        """Per output, whether it is the same at all of these, in all the programs."""
+        values = [
+            exact(program, {**self._defaults, name: each}) for program in programs for each in at
+        ]
+        return [_is_constant(column) for column in zip(*values, strict=True)]
+
+
+WAVERING = (sympy.sin, sympy.cos, sympy.tan, heads.sinc, heads.spherical_bessel)
+
+PHASES = (Integer(-1), Integer(0), sympy.Rational(2, 5), Integer(1))
+"""What stands for a sine, which may have any of these values as far out as one likes."""
+
+
+def _unwavering(results: list[Result], x: Symbol) -> list[list[Result]]:
+    """The results, with numbers in place of the sines of x that there are."""
+    waves = {
+        node
+        for each in results
+        if each.expr is not None
+        for node in trees.nodes(each.expr)
+        if isinstance(node, WAVERING) and x in trees.symbols(node)
+    }
+    if not waves:
+        return [results]
+    order = sorted(waves, key=sympy.default_sort_key)
+    turned = [
+        {node: PHASES[(k + turn) % len(PHASES)] for k, node in enumerate(order)}
+        for turn in range(len(PHASES))
+    ]
+    return [
+        [
+            each
+            if each.expr is None
+            else dataclasses.replace(each, expr=trees.replaced(each.expr, phases))
+            for each in results
+        ]
+        for phases in turned
+    ]
+
+
+def _inner_arguments(expr: Expr, x: Symbol) -> list[Expr]:
+    """What functions in an expression are of, the smallest first, but for x itself."""
+    found = {
+        arg
+        for node in trees.nodes(expr)
+        if isinstance(node, Function) and not isinstance(node, Piecewise | heads.clamp)
+        for arg in node.args
+        if arg != x and x in trees.symbols(arg)
+    }
+    return sorted(found, key=lambda arg: (trees.size(arg), sympy.default_sort_key(arg)))[:ARGUMENTS]
+
+
+COSTLY = (sympy.gamma, sympy.loggamma, sympy.polygamma)
+"""A value of one of these to all digits takes longer than a search may."""
+
+ARGUMENTS, LOOKS = 6, 40
+"""How many arguments are looked at, of a part and in all."""
+
+
+def _clamped(
+    results: list[Result], x: Symbol, sides: list[tuple[Expr | None, Expr | None]]
+) -> list[Result]:
+    # All outputs, so that they go on sharing what they are made of.
+    within = next((low for low, high in sides if low is not None and low == high), None)
+    return [
+        each
+        if each.expr is None
+        else dataclasses.replace(each, expr=clamped(each.expr, x, low, high, within=within))
+        for each, (low, high) in zip(results, sides, strict=True)
+    ]
+
+
+def _merged(expr: Expr) -> Expr:
+    """The expression, with one clamp for a clamp of a clamp."""
+    twice = {
+        node: heads.clamp(inner, sympy.Max(low, node.args[1]), sympy.Min(high, node.args[2]))
+        for node in expr.atoms(heads.clamp)
+        if isinstance(node.args[0], heads.clamp)
+        for inner, low, high in [node.args[0].args]
+    }
+    return expr.xreplace(twice)
 
 
 def _is_number(value: Any) -> bool:

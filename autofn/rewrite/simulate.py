@@ -37,8 +37,18 @@ class Format:
 SINGLE = Format(24, -149, 128)
 DOUBLE = Format(53, -1074, 1024)
 
-WIDEST = 2000
-"""Numbers beyond 2**2000 are infinite here, and below its inverse 0."""
+WIDEST = 2**100
+"""Exponents of two beyond which a number is infinite here, and 0 below its negative: exp(1e25) is
+a number, of which multiples, powers and inverses are looked at."""
+
+LARGEST = 2000
+"""The same for arguments of functions: their digits cost as many bits."""
+
+ARITHMETIC = frozenset(
+    "abs add sub mul div neg square powi fma polynomial select max min relu clamp sign "
+    "eq ne lt le gt ge sqrt rsqrt log root_sum floor ceil".split()
+)
+"""What takes an argument of any size."""
 
 PAST = {SINGLE: 200, DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
@@ -87,9 +97,12 @@ def _exact(op: str, args: list[Any], n: int | None) -> Any:
     try:
         if op.startswith("times_"):
             # A factor that has vanished makes 0 of anything.
-            factor = _bounded(_value(op, n, mp.mpf(1), *args[1:]))
+            bounded = [_bounded(arg, LARGEST) for arg in args[1:]]
+            factor = _bounded(_value(op, n, mp.mpf(1), *bounded))
             vanishes = factor == 0 or (args[0] == 0 and all(map(mp.isfinite, args)))
             return mp.mpf(0) if vanishes else _bounded(args[0] * factor)
+        if op not in ARITHMETIC:
+            args = [_bounded(arg, LARGEST) for arg in args]
         return _bounded(_value(op, n, *args))
     except _FAILS:
         return mp.nan
@@ -108,7 +121,7 @@ def _function(precision: int, op: str, n: int | None, args: tuple[Any, ...]) -> 
     return OPS[op].exact(*args) if n is None else OPS[op].exact(*args, n)
 
 
-def _bounded(value: Any) -> Any:
+def _bounded(value: Any, widest: int = WIDEST) -> Any:
     if isinstance(value, mp.mpc):
         return mp.nan
     if isinstance(value, int) and not isinstance(value, bool):
@@ -116,9 +129,9 @@ def _bounded(value: Any) -> Any:
     if not isinstance(value, mp.mpf) or not mp.isfinite(value) or value == 0:
         return value
     size = mp.mag(value)
-    if size > WIDEST:
+    if size > widest:
         return mp.inf if value > 0 else -mp.inf
-    return mp.mpf(0) if size < -WIDEST else value
+    return mp.mpf(0) if size < -widest else value
 
 
 # --- simulated -------------------------------------------------------------------------------

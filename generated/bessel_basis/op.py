@@ -94,6 +94,8 @@ class BesselBasisFunction(Function):
 
     @staticmethod
     def forward(x, n, cutoff, aligned=False):
+        if not aligned and ((ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor)):
+            return ops.forward(*_t.align((x, n), _LAYOUT), cutoff, _t.CODES[x.dtype])
         tensors, values = (x, n), (cutoff,)
         _t.check(tensors, ("x", "n"), values, ("cutoff",))
         if not aligned:
@@ -115,8 +117,20 @@ class BesselBasisFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, n = saved
+            cutoff, = ctx.values
+            found = ops.backward(grad, x, n, cutoff, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+                None,
+            )
         found = BesselBasisBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("bessel_basis: gradients", *found)
@@ -167,7 +181,7 @@ class BesselBasisBackward(Function):
             saved = _t.align(saved, (..., -1), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -194,7 +208,7 @@ class BesselBasisBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -292,6 +306,8 @@ def _call(x, n, cutoff):
         else:
             traced = _BesselBasisTraced.forward if nested else _BesselBasisTraced.apply
             outputs = traced(x, n, cutoff)
+    elif (ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor):
+        outputs = ops.forward(*_t.align((x, n), _LAYOUT), cutoff, _t.CODES[x.dtype])
     elif _t.stand_ins(x, n):
         return handle_torch_function(_call, (x, n), x, n, cutoff)
     elif _t.tracing():

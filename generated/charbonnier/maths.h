@@ -27,12 +27,10 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// sqrt(a**2 + c), scaled where a**2 might overflow.
+// sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
-  const bool large = std::fabs(a) > T(0x1p+60);
-  const T b = large ? a * T(0x1p-64) : a;
-  const T root = std::sqrt(b * b + (large ? T(0) : c));
-  return large ? root * T(0x1p+64) : root;
+  const T size = std::fabs(a);
+  return size > T(0x1p+60) ? size : std::sqrt(a * a + c);
 }
 
 // x within [low, high]; NaN stays NaN.

@@ -115,6 +115,8 @@ class CharbonnierFunction(Function):
 
     @staticmethod
     def forward(input_, target, epsilon):
+        if (ops := _t.direct(input_, target)) and not isinstance(epsilon, Tensor):
+            return ops.forward(input_, target, epsilon, _t.CODES[input_.dtype])
         tensors, values = (input_, target), (epsilon,)
         _t.check(tensors, ("input", "target"), values, ("epsilon",))
         return forward_leaf(tensors, values)[0]
@@ -133,8 +135,21 @@ class CharbonnierFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target = saved
+            epsilon, = ctx.values
+            found = ops.backward(
+                grad, input_, target, epsilon, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = CharbonnierBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("charbonnier: gradients", *found)

@@ -115,6 +115,8 @@ class DpoFunction(Function):
 
     @staticmethod
     def forward(chosen, rejected, beta):
+        if (ops := _t.direct(chosen, rejected)) and not isinstance(beta, Tensor):
+            return ops.forward(chosen, rejected, beta, _t.CODES[chosen.dtype])
         tensors, values = (chosen, rejected), (beta,)
         _t.check(tensors, ("chosen", "rejected"), values, ("beta",))
         return forward_leaf(tensors, values)[0]
@@ -133,8 +135,21 @@ class DpoFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            chosen, rejected = saved
+            beta, = ctx.values
+            found = ops.backward(
+                grad, chosen, rejected, beta, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = DpoBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("dpo: gradients", *found)

@@ -113,6 +113,8 @@ class DytFunction(Function):
 
     @staticmethod
     def forward(x, alpha, gamma, beta, aligned=False):
+        if not aligned and (ops := _t.direct(x, alpha, gamma, beta)):
+            return ops.forward(*_t.align((x, alpha, gamma, beta), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, alpha, gamma, beta), ()
         _t.check(tensors, ("x", "alpha", "gamma", "beta"), values, ())
         if not aligned:
@@ -144,8 +146,22 @@ class DytFunction(Function):
         )
         if not any(needs) or _t.absent(grads):
             return (None,) * 5
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, alpha, gamma = saved
+            found = ops.backward(
+                grad, x, alpha, gamma, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+                found[3] if needs[3] else None,
+                None,
+            )
         found = DytBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("dyt: gradients", *found)
@@ -196,7 +212,7 @@ class DytBackward(Function):
             saved = _t.align(saved, (..., None, -1), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -223,7 +239,7 @@ class DytBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -331,6 +347,8 @@ def _call(x, alpha, gamma, beta):
         else:
             traced = _DytTraced.forward if nested else _DytTraced.apply
             outputs = traced(x, alpha, gamma, beta)
+    elif ops := _t.direct(x, alpha, gamma, beta):
+        outputs = ops.forward(*_t.align((x, alpha, gamma, beta), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha, gamma, beta):
         return handle_torch_function(_call, (x, alpha, gamma, beta), x, alpha, gamma, beta)
     elif _t.tracing():

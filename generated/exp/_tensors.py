@@ -99,7 +99,7 @@ def direct(*tensors):
     """The ops, where a call is theirs as it stands: tensors of one dtype, and nothing to record."""
     grad_enabled, dtype = torch.is_grad_enabled(), None
     for t in tensors:
-        if type(t) is not Tensor or (grad_enabled and t.requires_grad):
+        if type(t) not in _OWN_MEMORY or (grad_enabled and t.requires_grad):
             return None
         if not t.is_cpu or t.layout is not torch.strided or (dtype or t.dtype) is not t.dtype:
             return None
@@ -162,6 +162,8 @@ def check(tensors, names, values, value_names):
     Numbers are Python numbers: a tensor there would silently lose its gradient.
     """
     for tensor, name in zip(tensors, names):
+        if type(tensor) is Tensor and tensor.dtype in CODES:
+            continue
         if tensor is None and name in value_names:
             continue
         if not isinstance(tensor, Tensor):
@@ -175,9 +177,13 @@ def check(tensors, names, values, value_names):
 
 def result_type(*tensors):
     """The dtype of the outputs: PyTorch's promotion of the tensors, integers to the default."""
-    given = [t for t in tensors if t is not None]
-    dtype = given[0].dtype
-    if len(given) > 1 and any(t.dtype is not dtype for t in given):
+    dtype, mixed = None, False
+    for t in tensors:
+        if t is not None:
+            mixed = mixed or t.dtype is not (dtype or t.dtype)
+            dtype = dtype or t.dtype
+    if mixed:
+        given = [t for t in tensors if t is not None]
         sized = [t.dtype for t in given if t.dim() > 0]
         scalars = [t.dtype for t in given if t.dim() == 0]
         dtype = _promoted(sized or scalars)
@@ -290,7 +296,11 @@ def spread(found, needs, places, count):
 
 def rank(tensors, layout):
     """The number of dimensions of the output: parameters add none."""
-    return max(t.dim() for t, dim in zip(tensors, layout) if t is not None and dim is ...)
+    dims = 0
+    for t, dim in zip(tensors, layout):
+        if dim is ... and t is not None and t.dim() > dims:
+            dims = t.dim()
+    return dims
 
 
 def align_shape(shape, dim, dims):
@@ -307,18 +317,35 @@ def align_shape(shape, dim, dims):
     return (math.prod(shape), *(1,) * (dims - 1 - dim % dims))
 
 
+def lies(shape, dim, dims):
+    """Whether an input broadcasts against an output of `dims` dimensions as it stands."""
+    if dim is ...:
+        return True
+    return len(shape) == 1 <= dims and (dim == -1 or dim == dims - 1 or shape[0] == 1)
+
+
+def lie(likes, layout, dims):
+    """Whether all inputs broadcast as they stand, aligned or not."""
+    for like, dim in zip(likes, layout):
+        if dim is not ... and not lies(like[0], dim, dims):
+            return False
+    return True
+
+
 def align(tensors, layout, dims=None):
     """The inputs as tensors that broadcast against each other."""
     dims = rank(tensors, layout) if dims is None else dims
-    return tuple(
-        t if t is None or dim is ... else t.reshape(align_shape(t.shape, dim, dims))
-        for t, dim in zip(tensors, layout)
-    )
+    found = list(tensors)
+    for k, dim in enumerate(layout):
+        t = found[k]
+        if t is not None and not lies(t.shape, dim, dims):
+            found[k] = t.reshape(align_shape(t.shape, dim, dims))
+    return tuple(found)
 
 
 def likes(tensors):
     """Per input its shape and dtype, to which its gradient is reduced."""
-    return tuple(t if t is None else (t.shape, t.dtype) for t in tensors)
+    return tuple([t if t is None else (t.shape, t.dtype) for t in tensors])
 
 
 def filled(tensors, stand_in):
@@ -328,11 +355,17 @@ def filled(tensors, stand_in):
 
 def bits(needs):
     """What is needed as kernels take it: a bit for each."""
-    return sum(1 << k for k, need in enumerate(needs) if need)
+    found = 0
+    for k, need in enumerate(needs):
+        if need:
+            found |= 1 << k
+    return found
 
 
 def wanted(found, needs, places=None):
     """The gradients that a kernel found, at their places, and None where none is needed."""
+    if places is None and False not in needs:
+        return found
     if places is not None:
         at = dict(zip(places, found))
         found = (at.get(place) for place in range(len(needs)))
@@ -341,17 +374,28 @@ def wanted(found, needs, places=None):
 
 def like_codes(grad, likes):
     """`likes` as kernels take them: nothing where all are those of `grad`, see binding.cpp."""
-    likes = [like for like in likes if like is not None]
-    if all(alike(shape, grad.shape) and dtype is grad.dtype for shape, dtype in likes):
-        return []
-    return [code for shape, dtype in likes for code in (len(shape), CODES[dtype], *shape)]
+    codes, same = [], True
+    for like in likes:
+        if like is not None:
+            shape, dtype = like
+            same = same and dtype is grad.dtype and alike(shape, grad.shape)
+            codes += (len(shape), CODES[dtype], *shape)
+    return [] if same else codes
 
 
 def align_likes(likes, layout, dims):
-    return tuple(
-        like if like is None else (align_shape(like[0], dim, dims), like[1])
-        for like, dim in zip(likes, layout)
-    )
+    """`likes` of inputs as `align` leaves them."""
+    found = list(likes)
+    for k, dim in enumerate(layout):
+        like = found[k]
+        if like is not None and not lies(like[0], dim, dims):
+            found[k] = (align_shape(like[0], dim, dims), like[1])
+    return tuple(found)
+
+
+def shaped(gradient, like):
+    """A gradient in the shape of its input."""
+    return gradient if alike(gradient.shape, like[0]) else gradient.reshape(like[0])
 
 
 # --- vmap ------------------------------------------------------------------------------------

@@ -118,6 +118,10 @@ class FocalFunction(Function):
 
     @staticmethod
     def forward(input_, target, alpha, gamma):
+        if (ops := _t.direct(input_, target)) and not isinstance(
+            alpha, Tensor
+        ) and not isinstance(gamma, Tensor):
+            return ops.forward(input_, target, alpha, gamma, _t.CODES[input_.dtype])
         tensors, values = (input_, target), (alpha, gamma)
         _t.check(tensors, ("input", "target"), values, ("alpha", "gamma"))
         return forward_leaf(tensors, values)[0]
@@ -137,8 +141,22 @@ class FocalFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target = saved
+            alpha, gamma = ctx.values
+            found = ops.backward(
+                grad, input_, target, alpha, gamma, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+                None,
+            )
         found = FocalBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("focal: gradients", *found)

@@ -115,6 +115,8 @@ class GaussianNllFunction(Function):
 
     @staticmethod
     def forward(input_, target, log_var):
+        if ops := _t.direct(input_, target, log_var):
+            return ops.forward(input_, target, log_var, _t.CODES[input_.dtype])
         tensors, values = (input_, target, log_var), ()
         _t.check(tensors, ("input", "target", "log_var"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -133,8 +135,20 @@ class GaussianNllFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target, log_var = saved
+            found = ops.backward(
+                grad, input_, target, log_var, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+            )
         found = GaussianNllBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("gaussian_nll: gradients", *found)
@@ -285,7 +299,7 @@ def _call(input_, target, log_var):
         else:
             traced = _GaussianNllTraced.forward if nested else _GaussianNllTraced.apply
             outputs = traced(input_, target, log_var)
-    elif (ops := _t.direct(input_, target, log_var)):
+    elif ops := _t.direct(input_, target, log_var):
         outputs = ops.forward(input_, target, log_var, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target, log_var):
         return handle_torch_function(_call, (input_, target, log_var), input_, target, log_var)

@@ -46,15 +46,15 @@ def forward(gate, x):
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(gate, -4e+18, 4e+18)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = grad * _sigmoid_shared(v1)
     grad_gate = grad_x = None
     if needs[0]:
+        v0 = torch.clamp(gate, -64, 16)
+        v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
         v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
-        grad_gate = v2 * x * v3
+        grad_gate = grad * x * v3 * _sigmoid_shared(v1)
     if needs[1]:
-        grad_x = v2 * torch.clamp(gate, min=-4e+18)
+        v2 = torch.clamp(gate, min=-64)
+        grad_x = v2 * grad * torch.sigmoid(1.5957691216057308 * (v2 + 0.044715 * v2**3))
     return grad_gate, grad_x
 
 
@@ -90,15 +90,15 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
-    v0 = torch.clamp(gate, -4e+18, 4e+18)
-    v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = _sigmoid_shared(v1)
     d_out = None
     if d_gate is not None:
+        v0 = torch.clamp(gate, -64, 16)
+        v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
         v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
-        d_out = v2 * d_gate * x * v3
+        d_out = d_gate * x * v3 * _sigmoid_shared(v1)
     if d_x is not None:
-        d_out = add(d_out, v2 * d_x * torch.clamp(gate, min=-4e+18))
+        v2 = torch.clamp(gate, min=-64)
+        d_out = add(d_out, v2 * d_x * torch.sigmoid(1.5957691216057308 * (v2 + 0.044715 * v2**3)))
     return d_out
 
 

@@ -101,6 +101,8 @@ class GegluFunction(Function):
 
     @staticmethod
     def forward(gate, x):
+        if ops := _t.direct(gate, x):
+            return ops.forward(gate, x, _t.CODES[gate.dtype])
         tensors, values = (gate, x), ()
         _t.check(tensors, ("gate", "x"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -120,8 +122,17 @@ class GegluFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 2
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            gate, x = saved
+            found = ops.backward(grad, gate, x, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+            )
         found = GegluBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("geglu: gradients", *found)
@@ -273,7 +284,7 @@ def _call(gate, x):
         else:
             traced = _GegluTraced.forward if nested else _GegluTraced.apply
             outputs = traced(gate, x)
-    elif (ops := _t.direct(gate, x)):
+    elif ops := _t.direct(gate, x):
         outputs = ops.forward(gate, x, _t.CODES[gate.dtype])
     elif _t.stand_ins(gate, x):
         return handle_torch_function(_call, (gate, x), gate, x)

@@ -101,6 +101,8 @@ class GluFunction(Function):
 
     @staticmethod
     def forward(x, gate):
+        if ops := _t.direct(x, gate):
+            return ops.forward(x, gate, _t.CODES[x.dtype])
         tensors, values = (x, gate), ()
         _t.check(tensors, ("x", "gate"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -120,8 +122,17 @@ class GluFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 2
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            x, gate = saved
+            found = ops.backward(grad, x, gate, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+            )
         found = GluBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("glu: gradients", *found)
@@ -273,7 +284,7 @@ def _call(x, gate):
         else:
             traced = _GluTraced.forward if nested else _GluTraced.apply
             outputs = traced(x, gate)
-    elif (ops := _t.direct(x, gate)):
+    elif ops := _t.direct(x, gate):
         outputs = ops.forward(x, gate, _t.CODES[x.dtype])
     elif _t.stand_ins(x, gate):
         return handle_torch_function(_call, (x, gate), x, gate)

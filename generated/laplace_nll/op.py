@@ -117,6 +117,8 @@ class LaplaceNllFunction(Function):
 
     @staticmethod
     def forward(input_, target, log_scale):
+        if ops := _t.direct(input_, target, log_scale):
+            return ops.forward(input_, target, log_scale, _t.CODES[input_.dtype])
         tensors, values = (input_, target, log_scale), ()
         _t.check(tensors, ("input", "target", "log_scale"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -135,8 +137,20 @@ class LaplaceNllFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target, log_scale = saved
+            found = ops.backward(
+                grad, input_, target, log_scale, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+            )
         found = LaplaceNllBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("laplace_nll: gradients", *found)
@@ -287,7 +301,7 @@ def _call(input_, target, log_scale):
         else:
             traced = _LaplaceNllTraced.forward if nested else _LaplaceNllTraced.apply
             outputs = traced(input_, target, log_scale)
-    elif (ops := _t.direct(input_, target, log_scale)):
+    elif ops := _t.direct(input_, target, log_scale):
         outputs = ops.forward(input_, target, log_scale, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target, log_scale):
         return handle_torch_function(_call, (input_, target, log_scale), input_, target, log_scale)

@@ -112,6 +112,8 @@ class LennardJonesFunction(Function):
 
     @staticmethod
     def forward(x, epsilon, sigma, aligned=False):
+        if not aligned and (ops := _t.direct(x, epsilon, sigma)):
+            return ops.forward(*_t.align((x, epsilon, sigma), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, epsilon, sigma), ()
         _t.check(tensors, ("x", "epsilon", "sigma"), values, ())
         if not aligned:
@@ -134,8 +136,21 @@ class LennardJonesFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, epsilon, sigma = saved
+            found = ops.backward(
+                grad, x, epsilon, sigma, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+                None,
+            )
         found = LennardJonesBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("lennard_jones: gradients", *found)
@@ -186,7 +201,7 @@ class LennardJonesBackward(Function):
             saved = _t.align(saved, (..., None, None), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -213,7 +228,7 @@ class LennardJonesBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -312,6 +327,8 @@ def _call(x, epsilon, sigma):
         else:
             traced = _LennardJonesTraced.forward if nested else _LennardJonesTraced.apply
             outputs = traced(x, epsilon, sigma)
+    elif ops := _t.direct(x, epsilon, sigma):
+        outputs = ops.forward(*_t.align((x, epsilon, sigma), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, epsilon, sigma):
         return handle_torch_function(_call, (x, epsilon, sigma), x, epsilon, sigma)
     elif _t.tracing():

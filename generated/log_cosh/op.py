@@ -103,6 +103,8 @@ class LogCoshFunction(Function):
 
     @staticmethod
     def forward(input_, target):
+        if ops := _t.direct(input_, target):
+            return ops.forward(input_, target, _t.CODES[input_.dtype])
         tensors, values = (input_, target), ()
         _t.check(tensors, ("input", "target"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -121,8 +123,19 @@ class LogCoshFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 2
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target = saved
+            found = ops.backward(
+                grad, input_, target, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+            )
         found = LogCoshBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("log_cosh: gradients", *found)
@@ -273,7 +286,7 @@ def _call(input_, target):
         else:
             traced = _LogCoshTraced.forward if nested else _LogCoshTraced.apply
             outputs = traced(input_, target)
-    elif (ops := _t.direct(input_, target)):
+    elif ops := _t.direct(input_, target):
         outputs = ops.forward(input_, target, _t.CODES[input_.dtype])
     elif _t.stand_ins(input_, target):
         return handle_torch_function(_call, (input_, target), input_, target)

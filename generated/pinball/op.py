@@ -118,6 +118,8 @@ class PinballFunction(Function):
 
     @staticmethod
     def forward(input_, target, quantile):
+        if (ops := _t.direct(input_, target)) and not isinstance(quantile, Tensor):
+            return ops.forward(input_, target, quantile, _t.CODES[input_.dtype])
         tensors, values = (input_, target), (quantile,)
         _t.check(tensors, ("input", "target"), values, ("quantile",))
         return forward_leaf(tensors, values)[0]
@@ -136,8 +138,21 @@ class PinballFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            input_, target = saved
+            quantile, = ctx.values
+            found = ops.backward(
+                grad, input_, target, quantile, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = PinballBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("pinball: gradients", *found)

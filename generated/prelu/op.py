@@ -104,6 +104,8 @@ class PreluFunction(Function):
 
     @staticmethod
     def forward(x, weight, aligned=False):
+        if not aligned and (ops := _t.direct(x, weight)):
+            return ops.forward(*_t.align((x, weight), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, weight), ()
         _t.check(tensors, ("x", "weight"), values, ())
         if not aligned:
@@ -126,8 +128,18 @@ class PreluFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, weight = saved
+            found = ops.backward(grad, x, weight, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = PreluBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("prelu: gradients", *found)
@@ -178,7 +190,7 @@ class PreluBackward(Function):
             saved = _t.align(saved, (..., 1), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -205,7 +217,7 @@ class PreluBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -304,6 +316,8 @@ def _call(x, weight):
         else:
             traced = _PreluTraced.forward if nested else _PreluTraced.apply
             outputs = traced(x, weight)
+    elif ops := _t.direct(x, weight):
+        outputs = ops.forward(*_t.align((x, weight), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, weight):
         return handle_torch_function(_call, (x, weight), x, weight)
     elif _t.tracing():

@@ -101,6 +101,8 @@ class QuadraticFunction(Function):
 
     @staticmethod
     def forward(x, y):
+        if ops := _t.direct(x, y):
+            return ops.forward(x, y, _t.CODES[x.dtype])
         tensors, values = (x, y), ()
         _t.check(tensors, ("x", "y"), values, ())
         return forward_leaf(tensors, values)[0]
@@ -119,8 +121,17 @@ class QuadraticFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 2
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad, = grads
+            x, y = saved
+            found = ops.backward(grad, x, y, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+            )
         found = QuadraticBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("quadratic: gradients", *found)
@@ -271,7 +282,7 @@ def _call(x, y):
         else:
             traced = _QuadraticTraced.forward if nested else _QuadraticTraced.apply
             outputs = traced(x, y)
-    elif (ops := _t.direct(x, y)):
+    elif ops := _t.direct(x, y):
         outputs = ops.forward(x, y, _t.CODES[x.dtype])
     elif _t.stand_ins(x, y):
         return handle_torch_function(_call, (x, y), x, y)

@@ -186,6 +186,8 @@ class QuaternionProductFunction(Function):
 
     @staticmethod
     def forward(aw, ax, ay, az, bw, bx, by, bz):
+        if ops := _t.direct(aw, ax, ay, az, bw, bx, by, bz):
+            return ops.forward(aw, ax, ay, az, bw, bx, by, bz, _t.CODES[aw.dtype])
         tensors, values = (aw, ax, ay, az, bw, bx, by, bz), ()
         _t.check(tensors, ("aw", "ax", "ay", "az", "bw", "bx", "by", "bz"), values, ())
         return forward_leaf(tensors, values)
@@ -223,8 +225,38 @@ class QuaternionProductFunction(Function):
         )
         if not any(needs) or _t.absent(grads):
             return (None,) * 8
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad_out0, grad_out1, grad_out2, grad_out3 = grads
+            aw, ax, ay, az, bw, bx, by, bz = saved
+            found = ops.backward(
+                grad_out0,
+                grad_out1,
+                grad_out2,
+                grad_out3,
+                aw,
+                ax,
+                ay,
+                az,
+                bw,
+                bx,
+                by,
+                bz,
+                _t.bits(needs),
+                _t.like_codes(grad_out0, ctx.likes),
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+                found[3] if needs[3] else None,
+                found[4] if needs[4] else None,
+                found[5] if needs[5] else None,
+                found[6] if needs[6] else None,
+                found[7] if needs[7] else None,
+            )
         found = QuaternionProductBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("quaternion_product: gradients", *found)
@@ -479,7 +511,7 @@ def _call(aw, ax, ay, az, bw, bx, by, bz):
         else:
             traced = _QuaternionProductTraced.forward if nested else _QuaternionProductTraced.apply
             outputs = traced(aw, ax, ay, az, bw, bx, by, bz)
-    elif (ops := _t.direct(aw, ax, ay, az, bw, bx, by, bz)):
+    elif ops := _t.direct(aw, ax, ay, az, bw, bx, by, bz):
         outputs = ops.forward(aw, ax, ay, az, bw, bx, by, bz, _t.CODES[aw.dtype])
     elif _t.stand_ins(aw, ax, ay, az, bw, bx, by, bz):
         return handle_torch_function(

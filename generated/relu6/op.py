@@ -98,7 +98,7 @@ class Relu6Function(Function):
 
     @staticmethod
     def forward(x):
-        if (ops := _t.direct(x)):
+        if ops := _t.direct(x):
             return ops.forward(x)
         tensors, values = (x,), ()
         return forward_leaf(tensors, values)[0]
@@ -268,7 +268,7 @@ def _call(x):
         else:
             traced = _Relu6Traced.forward if nested else _Relu6Traced.apply
             outputs = traced(x)
-    elif (ops := _t.direct(x)):
+    elif ops := _t.direct(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)

@@ -124,8 +124,9 @@ class ScaledBiasFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
         found = ScaledBiasBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("scaled_bias: gradients", *found)

@@ -92,6 +92,8 @@ class SnakeFunction(Function):
 
     @staticmethod
     def forward(x, alpha, aligned=False):
+        if not aligned and (ops := _t.direct(x, alpha)):
+            return ops.forward(*_t.align((x, alpha), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, alpha), ()
         _t.check(tensors, ("x", "alpha"), values, ())
         if not aligned:
@@ -113,8 +115,18 @@ class SnakeFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, alpha = saved
+            found = ops.backward(grad, x, alpha, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = SnakeBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("snake: gradients", *found)
@@ -165,7 +177,7 @@ class SnakeBackward(Function):
             saved = _t.align(saved, (..., 1), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -192,7 +204,7 @@ class SnakeBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -290,6 +302,8 @@ def _call(x, alpha):
         else:
             traced = _SnakeTraced.forward if nested else _SnakeTraced.apply
             outputs = traced(x, alpha)
+    elif ops := _t.direct(x, alpha):
+        outputs = ops.forward(*_t.align((x, alpha), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha):
         return handle_torch_function(_call, (x, alpha), x, alpha)
     elif _t.tracing():

@@ -104,6 +104,8 @@ class StarReluFunction(Function):
 
     @staticmethod
     def forward(x, scale, bias, aligned=False):
+        if not aligned and (ops := _t.direct(x, scale, bias)):
+            return ops.forward(*_t.align((x, scale, bias), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, scale, bias), ()
         _t.check(tensors, ("x", "scale", "bias"), values, ())
         if not aligned:
@@ -126,8 +128,19 @@ class StarReluFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, scale = saved
+            found = ops.backward(grad, x, scale, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+                None,
+            )
         found = StarReluBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("star_relu: gradients", *found)
@@ -178,7 +191,7 @@ class StarReluBackward(Function):
             saved = _t.align(saved, (..., None), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -205,7 +218,7 @@ class StarReluBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -304,6 +317,8 @@ def _call(x, scale, bias):
         else:
             traced = _StarReluTraced.forward if nested else _StarReluTraced.apply
             outputs = traced(x, scale, bias)
+    elif ops := _t.direct(x, scale, bias):
+        outputs = ops.forward(*_t.align((x, scale, bias), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, scale, bias):
         return handle_torch_function(_call, (x, scale, bias), x, scale, bias)
     elif _t.tracing():

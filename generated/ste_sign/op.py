@@ -98,7 +98,7 @@ class SteSignFunction(Function):
 
     @staticmethod
     def forward(x):
-        if (ops := _t.direct(x)):
+        if ops := _t.direct(x):
             return ops.forward(x)
         tensors, values = (x,), ()
         return forward_leaf(tensors, values)[0]
@@ -232,7 +232,7 @@ def _call(x):
         _t.refuse_dual_tensors("ste_sign")
         _one_node()
         outputs = _in_graph(x)
-    elif (ops := _t.direct(x)):
+    elif ops := _t.direct(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)

@@ -104,6 +104,8 @@ class SwishBetaFunction(Function):
 
     @staticmethod
     def forward(x, beta, aligned=False):
+        if not aligned and (ops := _t.direct(x, beta)):
+            return ops.forward(*_t.align((x, beta), _LAYOUT), _t.CODES[x.dtype])
         tensors, values = (x, beta), ()
         _t.check(tensors, ("x", "beta"), values, ())
         if not aligned:
@@ -125,8 +127,18 @@ class SwishBetaFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1])
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, beta = saved
+            found = ops.backward(grad, x, beta, _t.bits(needs), _t.like_codes(grad, ctx.likes))
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                None,
+            )
         found = SwishBetaBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("swish_beta: gradients", *found)
@@ -177,7 +189,7 @@ class SwishBetaBackward(Function):
             saved = _t.align(saved, (..., None), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -204,7 +216,7 @@ class SwishBetaBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -302,6 +314,8 @@ def _call(x, beta):
         else:
             traced = _SwishBetaTraced.forward if nested else _SwishBetaTraced.apply
             outputs = traced(x, beta)
+    elif ops := _t.direct(x, beta):
+        outputs = ops.forward(*_t.align((x, beta), _LAYOUT), _t.CODES[x.dtype])
     elif _t.stand_ins(x, beta):
         return handle_torch_function(_call, (x, beta), x, beta)
     elif _t.tracing():

@@ -99,7 +99,7 @@ class TanhExpFunction(Function):
 
     @staticmethod
     def forward(x):
-        if (ops := _t.direct(x)):
+        if ops := _t.direct(x):
             return ops.forward(x)
         tensors, values = (x,), ()
         return forward_leaf(tensors, values)[0]
@@ -269,7 +269,7 @@ def _call(x):
         else:
             traced = _TanhExpTraced.forward if nested else _TanhExpTraced.apply
             outputs = traced(x)
-    elif (ops := _t.direct(x)):
+    elif ops := _t.direct(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)

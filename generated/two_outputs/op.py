@@ -113,6 +113,8 @@ class TwoOutputsFunction(Function):
 
     @staticmethod
     def forward(x):
+        if ops := _t.direct(x):
+            return ops.forward(x)
         tensors, values = (x,), ()
         _t.check(tensors, ("x",), values, ())
         return forward_leaf(tensors, values)
@@ -131,8 +133,14 @@ class TwoOutputsFunction(Function):
         needs = (ctx.needs_input_grad[0],)
         if not any(needs) or _t.absent(grads):
             return (None,) * 1
+        saved = ctx.saved_tensors
+        if ops := _t.direct(*grads, *saved):
+            grad_out0, grad_out1 = grads
+            x, = saved
+            found = ops.backward(grad_out0, grad_out1, x)
+            return found
         found = TwoOutputsBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes
         )
         if _rt.DEBUG:
             _rt.debug("two_outputs: gradients", *found)
@@ -283,7 +291,7 @@ def _call(x):
         else:
             traced = _TwoOutputsTraced.forward if nested else _TwoOutputsTraced.apply
             outputs = traced(x)
-    elif (ops := _t.direct(x)):
+    elif ops := _t.direct(x):
         outputs = ops.forward(x)
     elif _t.stand_ins(x):
         return handle_torch_function(_call, (x,), x)

@@ -119,6 +119,14 @@ class XieluFunction(Function):
 
     @staticmethod
     def forward(x, alpha_p, alpha_n, beta, eps, aligned=False):
+        if not aligned and (
+            (ops := _t.direct(x, alpha_p, alpha_n)) and not isinstance(
+                beta, Tensor
+            ) and not isinstance(eps, Tensor)
+        ):
+            return ops.forward(
+                *_t.align((x, alpha_p, alpha_n), _LAYOUT), beta, eps, _t.CODES[x.dtype]
+            )
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
         _t.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
         if not aligned:
@@ -143,8 +151,24 @@ class XieluFunction(Function):
         needs = (ctx.needs_input_grad[0], ctx.needs_input_grad[1], ctx.needs_input_grad[2])
         if not any(needs) or _t.absent(grads):
             return (None,) * 6
+        saved = ctx.saved_tensors
+        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+            grad, = grads
+            x, alpha_p, alpha_n = saved
+            beta, eps = ctx.values
+            found = ops.backward(
+                grad, x, alpha_p, alpha_n, beta, eps, _t.bits(needs), _t.like_codes(grad, ctx.likes)
+            )
+            return (
+                found[0] if needs[0] else None,
+                found[1] if needs[1] else None,
+                found[2] if needs[2] else None,
+                None,
+                None,
+                None,
+            )
         found = XieluBackward.run(
-            needs, *_t.fill(grads), *ctx.saved_tensors, ctx.values, ctx.likes, ctx.aligned
+            needs, *_t.fill(grads), *saved, ctx.values, ctx.likes, ctx.aligned
         )
         if _rt.DEBUG:
             _rt.debug("xielu: gradients", *found)
@@ -195,7 +219,7 @@ class XieluBackward(Function):
             saved = _t.align(saved, (..., None, None), grad.dim())
         aligned_likes = likes if aligned else _t.align_likes(likes, _LAYOUT, grad.dim())
         found = backward_leaf(needs, (grad,), saved, values, aligned_likes)
-        return tuple(g.reshape(like[0]) for g, like in zip(found, likes) if g is not None)
+        return tuple(_t.shaped(g, like) for g, like in zip(found, likes) if g is not None)
 
     @staticmethod
     def setup_context(ctx, inputs, output):
@@ -222,7 +246,7 @@ class XieluBackward(Function):
             directions = _t.align(directions, _LAYOUT, dims)
             aligned = _t.align_likes(likes, layout, dims)
         found = double_backward_leaf(wanted, directions, tensors, ctx.values, aligned)
-        found = (g if g is None else g.reshape(like[0]) for g, like in zip(found, likes))
+        found = (g if g is None else _t.shaped(g, like) for g, like in zip(found, likes))
         return None, *found, None, None, None
 
     @staticmethod
@@ -323,6 +347,12 @@ def _call(x, alpha_p, alpha_n, beta, eps):
         else:
             traced = _XieluTraced.forward if nested else _XieluTraced.apply
             outputs = traced(x, alpha_p, alpha_n, beta, eps)
+    elif (ops := _t.direct(x, alpha_p, alpha_n)) and not isinstance(
+        beta, Tensor
+    ) and not isinstance(eps, Tensor):
+        outputs = ops.forward(
+            *_t.align((x, alpha_p, alpha_n), _LAYOUT), beta, eps, _t.CODES[x.dtype]
+        )
     elif _t.stand_ins(x, alpha_p, alpha_n):
         return handle_torch_function(_call, (x, alpha_p, alpha_n), x, alpha_p, alpha_n, beta, eps)
     elif _t.tracing():

@@ -54,12 +54,10 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-// sqrt(a**2 + c), scaled where a**2 might overflow.
+// sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
-  const bool large = std::fabs(a) > T(0x1p+60);
-  const T b = large ? a * T(0x1p-64) : a;
-  const T root = std::sqrt(b * b + (large ? T(0) : c));
-  return large ? root * T(0x1p+64) : root;
+  const T size = std::fabs(a);
+  return size > T(0x1p+60) ? size : std::sqrt(a * a + c);
 }
 
 // x within [low, high]; NaN stays NaN.

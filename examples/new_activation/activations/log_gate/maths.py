@@ -7,8 +7,6 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
-import math
-
 import torch
 
 from ._tensors import add
@@ -52,8 +50,9 @@ def forward(x):
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, min=-1024)
-    v1 = grad * (torch.asinh(v0) * _sigmoid_minus(v0) + 1 / _root_sum(v0, 1))
-    return (torch.where(x >= math.inf, 0, v1 * _sigmoid_shared(v0)),)
+    v1 = torch.clamp(x, -1024, 1024)
+    v2 = grad * (torch.asinh(v1) * torch.sigmoid(-v1) + 1 / _root_sum(v0, 1))
+    return (v2 * torch.sigmoid(v0),)
 
 
 def double_vjp(needs, d_x, grad, x):
@@ -77,8 +76,9 @@ def double_vjp(needs, d_x, grad, x):
 def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, min=-1024)
-    v1 = d_x * (torch.asinh(v0) * _sigmoid_minus(v0) + 1 / _root_sum(v0, 1))
-    return v1 * _sigmoid_shared(v0)
+    v1 = torch.clamp(x, -1024, 1024)
+    v2 = d_x * (torch.asinh(v1) * torch.sigmoid(-v1) + 1 / _root_sum(v0, 1))
+    return v2 * torch.sigmoid(v0)
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
