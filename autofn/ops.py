@@ -57,6 +57,23 @@ def _spherical_bessel_exact(n: int, x: Any) -> Any:
     return mpmath.sqrt(mpmath.pi / (2 * x)) * mpmath.besselj(n + mpmath.mpf(1) / 2, x)
 
 
+def _polygamma_exact(n: int, x: Any) -> Any:
+    """mpmath's own steps through the integers below zero one by one: reflected there."""
+    if x > -20:
+        return mpmath.polygamma(n, x)
+    cot = mpmath.cospi(x) / mpmath.sinpi(x)
+    # The n-th derivative of the cotangent, a polynomial in it: each of c**k is -k (1 + c**2) c**k-1.
+    terms = {1: 1}
+    for _ in range(n):
+        following: dict[int, int] = {}
+        for k, factor in terms.items():
+            for power in (k - 1, k + 1):
+                following[power] = following.get(power, 0) - k * factor
+        terms = {power: factor for power, factor in following.items() if factor}
+    derivative = mpmath.pi ** (n + 1) * sum(factor * cot**power for power, factor in terms.items())
+    return (-1) ** n * mpmath.polygamma(n, 1 - x) - derivative
+
+
 def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
     lower = heads.sinc(x) if n == 1 else heads.spherical_bessel(n - 1, x)
     higher = heads.spherical_bessel(n + 1, x)
@@ -526,7 +543,7 @@ _TABLE = [
         "polygamma<{n}>({0})",
         120,
         4.0,
-        lambda a, n: mpmath.polygamma(n, a),
+        lambda a, n: _polygamma_exact(n, a),
         sympy.polygamma,
         lambda n, u: (S.Zero, sympy.polygamma(n + 1, u)),
         domain=(0.2, 3.0),

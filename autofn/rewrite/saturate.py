@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import sympy
@@ -74,19 +74,22 @@ class Finite:
         """The results, clamped where their program asks for it."""
         for name, x in self._tensors:
             program = lowered(results)
-            if not self._fails(program, name):
+            if not any(self._failures(program, name)):
                 continue
             sides = self._sides(lowered, results, name, x, self._levels)
             kept = _clamped(results, x, sides)
+            if any(each.expr is not None and each.expr.has(*COSTLY) for each in results):
+                results = kept
+                continue
             # What sines have in it has no value at infinity.
             finite = len(_unwavering(results, x)) > 1
-            if failures := self._fails(lowered(kept), name, finite=finite):
+            if failures := sum(self._failures(lowered(kept), name, finite=finite)):
                 self._looks = LOOKS
                 parts = [
                     dataclasses.replace(each, expr=self._in_parts(each.expr, lowered, name, x))
                     for each in results
                 ]
-                if self._fails(lowered(parts), name, finite=finite) < failures:
+                if sum(self._failures(lowered(parts), name, finite=finite)) < failures:
                     kept = parts
             results = kept
         return results
@@ -104,11 +107,9 @@ class Finite:
         """
         if expr is None or x not in trees.symbols(expr) or trees.size(expr) > LIMIT:
             return expr
-        if expr.has(*COSTLY):
-            return expr
         finite = len(_unwavering([Result("part", expr)], x)) > 1
         try:
-            failures = self._fails(lowered([Result("part", expr)]), name, finite=finite)
+            failures = sum(self._failures(lowered([Result("part", expr)]), name, finite=finite))
         except (FormulaError, KeyError):  # a condition, or what belongs to its function
             return expr
         if not failures:
@@ -123,7 +124,7 @@ class Finite:
             new = _merged(clamped(expr.xreplace({u: T}), T, low, high).xreplace({T: u}))
             if new == expr:
                 continue
-            left = self._fails(lowered([Result("part", new)]), name, finite=finite)
+            left = sum(self._failures(lowered([Result("part", new)]), name, finite=finite))
             if left < failures:
                 expr, failures = new, left
                 break
@@ -132,20 +133,16 @@ class Finite:
         args = [self._in_parts(arg, lowered, name, x) for arg in expr.args]
         return trees.rebuilt(expr, args)
 
-    def _fails(self, program: Program, name: str, *, finite: bool = False) -> int:
-        """At how many points some output is NaN, or not finite and should be."""
-        failures = 0
+    def _failures(self, program: Program, name: str, *, finite: bool = False) -> Iterator[bool]:
+        """Per point, at infinity too, whether some output is NaN, or not finite and should be."""
         for sign in (-1, 1):
             if not finite:
                 values = exact(program, {**self._defaults, name: sign * math.inf})
-                failures += any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
+                yield any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
             for far in LARGE:
                 point = {**self._defaults, name: sign * far}
                 pairs = zip(exact(program, point), simulated(program, point), strict=True)
-                failures += any(
-                    _is_number(truth) and not _is_number(value) for truth, value in pairs
-                )
-        return failures
+                yield any(_is_number(truth) and not _is_number(value) for truth, value in pairs)
 
     def _sides(
         self,
