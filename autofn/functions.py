@@ -193,6 +193,38 @@ class root_rest(Head):
         return sympy.sqrt(args[0] ** 2 + args[1]) - sympy.sqrt(args[1])
 
 
+class expm1mx(Head):
+    """exp(x) - 1 - x, without its cancellation near 0."""
+
+    is_nonnegative = True
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.exp(args[0]) - 1 - args[0]
+
+
+class log1pmx(Head):
+    """log(1 + x) - x, without its cancellation near 0."""
+
+    is_nonpositive = True
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(1 + args[0]) - args[0]
+
+
+class pow1pm1(Head):
+    """(1 + x) ** y - 1 for a y known at run time, without its cancellation near x = 0 or y = 0."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return (1 + args[0]) ** args[1] - 1
+
+
 class logaddexp(Head):
     """log(exp(a) + exp(b))."""
 

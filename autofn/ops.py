@@ -62,7 +62,8 @@ def _polygamma_exact(n: int, x: Any) -> Any:
     if x > -20:
         return mpmath.polygamma(n, x)
     cot = mpmath.cospi(x) / mpmath.sinpi(x)
-    # The n-th derivative of the cotangent, a polynomial in it: each of c**k is -k (1 + c**2) c**k-1.
+    # The n-th derivative of the cotangent is a polynomial in it; that of c**k is
+    # -k (c**(k - 1) + c**(k + 1)).
     terms = {1: 1}
     for _ in range(n):
         following: dict[int, int] = {}
@@ -119,6 +120,20 @@ def _root_rest_exact(a: Any, c: Any) -> Any:
     if a == 0 or mpmath.isinf(a):
         return abs(a)
     return a * a / (mpmath.sqrt(a * a + c) + mpmath.sqrt(c))
+
+
+def _expm1mx_exact(x: Any) -> Any:
+    return x * x * _phi_exact(2, x) if abs(x) < 1 else mpmath.expm1(x) - x
+
+
+def _log1pmx_exact(x: Any) -> Any:
+    if abs(x) < mpmath.mpf(2) ** -60:
+        return x * x * (-mpmath.mpf(1) / 2 + x * (mpmath.mpf(1) / 3 - x * (1 / 4 - x / 5)))
+    return mpmath.log1p(x) - x
+
+
+def _pow1pm1_exact(x: Any, y: Any) -> Any:
+    return mpmath.expm1(y * mpmath.log1p(x)) if x > -1 else mpmath.power(1 + x, y) - 1
 
 
 def _gamma_exact(x: Any) -> Any:
@@ -243,6 +258,38 @@ _TABLE = [
         mpmath.expm1,
         heads.expm1,
         lambda u: (exp(u),),
+    ),
+    Op(
+        "expm1mx",
+        "_expm1mx({0})",
+        "expm1mx({0})",
+        36,
+        3.0,
+        _expm1mx_exact,
+        heads.expm1mx,
+        lambda u: (heads.expm1(u),),
+    ),
+    Op(
+        "log1pmx",
+        "_log1pmx({0})",
+        "log1pmx({0})",
+        44,
+        3.0,
+        _log1pmx_exact,
+        heads.log1pmx,
+        lambda u: (-u / (1 + u),),
+        domain=(-0.9, 3.0),
+    ),
+    Op(
+        "pow1pm1",
+        "_pow1pm1({0}, {1})",
+        "pow1pm1({0}, {1})",
+        64,
+        3.0,
+        _pow1pm1_exact,
+        heads.pow1pm1,
+        lambda u, v: _power_partials(1 + u, v),
+        domain=(0.1, 3.0),
     ),
     Op(
         "log",
@@ -892,6 +939,30 @@ TORCH_HELPERS: Mapping[str, str] = {
     for k in range(1, n):
         found = (found - 1 / math.factorial(k)) / s
     return torch.where(small, series, found)''',
+    "_expm1mx": '''def _expm1mx(x):
+    """exp(x) - 1 - x: a series near 0."""
+    small = torch.abs(x) < 1
+    s = torch.where(small, x, 0)
+    series = torch.ones_like(s)
+    for k in range(20, 2, -1):
+        series = 1 + s * series / k
+    far = torch.expm1(x) - torch.where(x < 1000, x, 0)
+    return torch.where(small, 0.5 * s * (s * series), far)''',
+    "_log1pmx": '''def _log1pmx(x):
+    """log(1 + x) - x: near 0 by the series of artanh."""
+    small = torch.abs(x) < 0.5
+    s = torch.where(small, x, 0)
+    r = s / (2 + s)
+    square = r * r
+    series = torch.zeros_like(s)
+    for k in range(35, 1, -2):
+        series = series * square + 2 / k
+    return torch.where(small, r * (square * series - s), torch.log1p(x) - x)''',
+    "_pow1pm1": '''def _pow1pm1(x, y):
+    """(1 + x)**y - 1: by its logarithm where the difference cancels."""
+    exponent = y * torch.log1p(torch.clamp(x, min=-0.9))
+    small = (torch.abs(exponent) < 1) & (x > -0.9)
+    return torch.where(small, torch.expm1(torch.where(small, exponent, 0)), (1 + x) ** y - 1)''',
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
     return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
@@ -1063,6 +1134,25 @@ template <int N, typename T> AUTOFN_FN T phi(T x) {
   }
   factorial *= T(N);
   return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, N>(x) / factorial : found;
+}""",
+    "expm1mx": """// exp(x) - 1 - x: a series near 0.
+template <typename T> AUTOFN_FN T expm1mx(T x) {
+  const T near = T(0.5) * x * (x * phi_series<2, 2>(x));
+  const T far = autofn::expm1(x) - (x < T(1000) ? x : T(0));
+  return std::fabs(x) < T(1) ? near : far;
+}""",
+    "log1pmx": """// log(1 + x) - x: near 0 by the series of artanh.
+template <typename T> AUTOFN_FN T log1pmx(T x) {
+  const T r = x / (T(2) + x), square = r * r;
+  T series = T(0);
+  for (int k = sizeof(T) == 4 ? 17 : 35; k > 1; k -= 2) series = series * square + T(2) / T(k);
+  return std::fabs(x) < T(0.5) ? r * (square * series - x) : autofn::log1p(x) - x;
+}""",
+    "pow1pm1": """// (1 + x)**y - 1: by its logarithm where the difference cancels.
+template <typename T> AUTOFN_FN T pow1pm1(T x, T y) {
+  const T exponent = y * autofn::log1p(x);
+  const T near = autofn::expm1(exponent), far = autofn::pow(T(1) + x, y) - T(1);
+  return std::fabs(exponent) < T(1) && x > T(-0.9) ? near : far;
 }""",
     "digamma": """// Reflection, recurrence up to 10, then the asymptotic series.
 template <typename T> AUTOFN_FN T digamma(T x) {

@@ -105,6 +105,13 @@ ONCE_WRONG = {
     "asinh of exp": sympy.asinh(sympy.exp(y)),
     "root of 1 + exp": 1 / sympy.sqrt(1 + sympy.exp(-x)),
     "log of u + root": sympy.log(x + sympy.sqrt(x**2 + 1)),
+    # what cancels near 0
+    "exp - 1 - u": (x**2 + sympy.exp(y) - y - 1) / 2,
+    "log(1 + u) - u": sympy.log(1 + x**2) - x**2,
+    "power of 1 + u, less 1": ((1 + x**2) ** alpha - 1) / alpha,
+    "slope of (exp(c*u) - 1) / c": (sympy.exp(alpha * x) - 1) / alpha,
+    # mpmath takes a step for each integer below zero
+    "loggamma": sympy.loggamma(x**2 + 1) + sympy.loggamma(x + 90),
     # numbers known at run time in place of tensors
     "times exp of a number": sympy.sinh(x * sympy.exp(alpha)),
     "log of exp + exp of a number": sympy.log(sympy.exp(x) + sympy.exp(alpha)),

@@ -34,6 +34,7 @@ _SAFE = frozenset({"add", "sub", "mul", "neg", "lt", "le", "gt", "ge", "eq", "ne
 _TENSOR_OPERANDS = {
     "atan2": (0, 1), "max": (0, 1), "min": (0, 1), "logaddexp": (0, 1), "times_exp": (1,),
     "root_sum": (0,), "mean_root": (0,), "root_rest": (0,),
+    "pow1pm1": (0,),
 }  # fmt: skip
 """Places where functions take no Python number."""
 
@@ -212,21 +213,24 @@ def _unaliased(program: Program, rendered: Rendered) -> Rendered:
     """No result shares memory with an input or another result, as users may change any in place."""
     seen: set[int] = set()
     outputs: list[Text | None] = []
+    others = frozenset(each.node for each in program.outputs if each.node is not None)
     for output, text in zip(program.outputs, rendered.outputs, strict=True):
         if text is not None and output.node is not None:
-            node = program.nodes[output.node]
-            given = node.op == "input" and not node.number
-            # Chosen at run time, it may be one too.
-            chosen = node.op == "select" and program.nodes[node.args[0]].number
-            if (
-                given
-                or (chosen and not node.number)
-                or (output.node in seen and text.code.isidentifier())
+            if _may_be(program, output.node, others) or (
+                output.node in seen and text.code.isidentifier()
             ):
                 text = Text(f"{text.within(ATOM)}.clone()")
             seen.add(output.node)
         outputs.append(text)
     return dataclasses.replace(rendered, outputs=tuple(outputs))
+
+
+def _may_be(program: Program, index: int, others: frozenset[int]) -> bool:
+    """Whether a value is an input as it was given; or, chosen at run time, one of others."""
+    node = program.nodes[index]
+    if node.op == "select" and program.nodes[node.args[0]].number:
+        return any(branch in others or _may_be(program, branch, others) for branch in node.args[1:])
+    return node.op == "input" and not node.number
 
 
 def _return(values: Sequence[str], *, always_tuple: bool) -> str:

@@ -189,7 +189,7 @@ def _log_of_sum(node: Expr) -> Expr | None:
 
 def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     # Products with exp are whole by now: v*exp(u) - v is v times exp(u) - 1 all the same.
-    terms = [_unfolded(term) for term in node.args]
+    terms = [part for term in node.args for part in Add.make_args(_unfolded(term))]
     for multiple, found, left in _partial_sums(rule.pattern, terms):
         if _holds(rule, found, parameters):
             return Add(*left, multiple * _put(rule, found))
@@ -198,7 +198,8 @@ def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None
 
 def _unfolded(term: Expr) -> Expr:
     heads_in = [each for each in Mul.make_args(term) if isinstance(each, heads.times_exp)]
-    return term.xreplace({each: each.args[0] * sympy.exp(each.args[1]) for each in heads_in})
+    term = term.xreplace({each: each.args[0] * sympy.exp(each.args[1]) for each in heads_in})
+    return sympy.expand_mul(term) if term.has(heads.phi) else term
 
 
 def _partial_sums(pattern: Add, terms: list[Expr]) -> Iterator[tuple[Expr, Bindings, list[Expr]]]:
@@ -214,10 +215,14 @@ def _partial_sums(pattern: Add, terms: list[Expr]) -> Iterator[tuple[Expr, Bindi
 
 
 def _how_plain(term: Expr) -> int:
-    """Functions first: they say most about what a wildcard is; then products, numbers last."""
+    """Functions first: they say most about what a wildcard is; then what has a bare one for a
+    factor, numbers last.
+    """
     if not term.free_symbols:
-        return 2
-    return 0 if term.has(sympy.Function, sympy.Max, sympy.Min) else 1
+        return 3
+    if isinstance(term, Mul) and any(factor in _WILDCARDS for factor in term.args):
+        return 1 if term.has(sympy.Function, sympy.Max, sympy.Min) else 2
+    return 0 if term.has(sympy.Function, sympy.Max, sympy.Min) else 2
 
 
 def _factors_like(core: Expr, term: Expr, found: Bindings) -> Iterator[tuple[Bindings, Expr]]:

@@ -81,6 +81,12 @@ const F = (() => {
       return a < 0 ? c / (root - a) / 2 : (a + root) / 2;
     },
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
+    expm1mx: (x) => (Math.abs(x) < 1 ? x * x * phi(2, x) : Math.expm1(x) - x),
+    log1pmx: (x) => {
+      if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
+      return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
+    },
+    pow1pm1: (x, y) => Math.expm1(y * Math.log1p(x)),
     times_exp: (v, u) => (v === 0 ? 0 : v * Math.exp(u)),
   };
 })();
