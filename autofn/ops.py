@@ -288,7 +288,7 @@ _TABLE = [
         3.0,
         _pow1pm1_exact,
         heads.pow1pm1,
-        lambda u, v: _power_partials(1 + u, v),
+        lambda u, v: (v * (1 + u) ** (v - 1), S.Zero) if v.is_number else _power_partials(1 + u, v),
         domain=(0.1, 3.0),
     ),
     Op(

@@ -109,6 +109,10 @@ ONCE_WRONG = {
     "exp - 1 - u": (x**2 + sympy.exp(y) - y - 1) / 2,
     "log(1 + u) - u": sympy.log(1 + x**2) - x**2,
     "power of 1 + u, less 1": ((1 + x**2) ** alpha - 1) / alpha,
+    "root of 1 + u, less 1": sympy.sqrt(1 + sympy.exp(x) + y**2) - 1,
+    "1 less a cube": 1 - (1 - x**2) ** 3,
+    "exp over a sum of two": sympy.exp(x) / (sympy.exp(x) + sympy.exp(y)),
+    "1 - 2 sigmoid": x * (2 * functions.sigmoid(y) - 1),
     "slope of (exp(c*u) - 1) / c": (sympy.exp(alpha * x) - 1) / alpha,
     # mpmath takes a step for each integer below zero
     "loggamma": sympy.loggamma(x**2 + 1) + sympy.loggamma(x + 90),

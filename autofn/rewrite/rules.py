@@ -188,6 +188,11 @@ SUMS = (
     Rule("log(1 + u) - u", log1p(U) - U, log1pmx(U), _CANCELS, "Loader's log1pmx", {U: 1.3e-4}),
     Rule("power of 1 + u, less 1", power(1 + U, V) - 1, pow1pm1(U, V),
          _CANCELS, "Boost's powm1", {U: 1.3e-6, V: 0.7}),
+    Rule("known power of 1 + u, less 1", (1 + U) ** V - 1, pow1pm1(U, V),
+         _CANCELS, "Boost's powm1", {U: 1.3e-6, V: 0.5},
+         where=lambda found, _: found[V].is_Rational and (found[V] > 2 or not found[V].is_Integer)),
+    Rule("square of 1 + u, less 1", (1 + U) ** 2 - 1, U * (2 + U), _CANCELS, _HERBIE, {U: 1.3e-6}),
+    Rule("1 - 2 sigmoid", 1 - 2 * sigmoid(U), -tanh(U / 2), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("derivative of u times phi_1",
          phi(Integer(1), U) + U * phi(Integer(1), U) - U * phi(Integer(2), U), exp(U),
          _CANCELS, "Hochbruck and Ostermann, Exponential integrators", {U: -30.0}),
@@ -238,6 +243,8 @@ SUMS = (
 
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("exp over a sum of two", exp(U) / (exp(U) + exp(V)), sigmoid(U - V),
+         _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("exp over its root", exp(U) / root_sum(exp(U), C), 1 / root_sum(sqrt(C) * exp(-U), 1),
          _OVERFLOWS, "hypot", {U: 100.0, C: 1.0}),
     Rule("exp over the square of its root", exp(U) / root_sum(exp(U / 2), C) ** 2,
