@@ -114,6 +114,10 @@ ONCE_WRONG = {
     "exp over a sum of two": sympy.exp(x) / (sympy.exp(x) + sympy.exp(y)),
     "1 - 2 sigmoid": x * (2 * functions.sigmoid(y) - 1),
     "slope of (exp(c*u) - 1) / c": (sympy.exp(alpha * x) - 1) / alpha,
+    # 0 / 0 at 0, of a multiple by a run-time number
+    "erf of a multiple over x": sympy.erf(alpha * x) / x,
+    "coth of a multiple less its pole": sympy.coth(alpha * x) - 1 / (alpha * x),
+    "x over exp of a multiple less 1": x / (sympy.exp(alpha * x) - 1),
     # mpmath takes a step for each integer below zero
     "loggamma": sympy.loggamma(x**2 + 1) + sympy.loggamma(x + 90),
     # numbers known at run time in place of tensors

@@ -51,7 +51,7 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
-        found = found or _first(REMOVABLE, lambda rule: _removed(rule, node))
+        found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         return found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
     if isinstance(node, Pow):
         if (root := _root(node, parameters)) is not None:
@@ -371,11 +371,12 @@ def _square_root(square: Expr) -> Expr | None:
     return Mul(*factors)
 
 
-def _removed(rule: Rule, node: Mul) -> Expr | None:
+def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
     """sin(c*d) / d = c * sinc(c*d), (exp(c*d) - 1) / d = c * phi_1(c*d), and their inverses.
 
     So the limit at d = 0 is a value like any other, in every derivative too. Inverses in one symbol
-    stay, which `near_zero` gives their limit: both functions in 1 / phi_1(x)' overflow.
+    beside parameters stay, which `near_zero` gives their limit: both functions in 1 / phi_1(x)'
+    overflow.
     """
     (function,) = (each.func for each in rule.pattern.args if isinstance(each, sympy.Function))
     factors = list(node.args)
@@ -385,7 +386,7 @@ def _removed(rule: Rule, node: Mul) -> Expr | None:
             continue
         u = base.args[0]
         sign = 1 if power > 0 else -1
-        if sign < 0 and len(u.free_symbols) == 1:
+        if sign < 0 and len(u.free_symbols - parameters) == 1:
             continue
         for j, other in enumerate(factors):
             d, exponent = other.as_base_exp()

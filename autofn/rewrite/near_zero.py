@@ -39,20 +39,23 @@ SMALL = 1e-25
 T = Symbol("_t", real=True)
 
 
-def with_regimes(expr: Expr) -> Expr:
-    """The expression with its cancelling sums in two regimes."""
-    return _visited(expr)
+def with_regimes(expr: Expr, parameters: frozenset[Symbol] = frozenset()) -> Expr:
+    """The expression with its cancelling sums, and quotients 0/0 at zero, in two regimes.
+
+    parameters: symbols of numbers and learnable parameters, that a variable may be multiplied by.
+    """
+    return _visited(expr, parameters)
 
 
 @lru_cache(maxsize=100_000)
-def _visited(node: Basic) -> Basic:
+def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
     if not node.args or node.is_Number or trees.size(node) == 0:
         return node
     if _is_regime(node):
         return _flat(node)
-    if isinstance(node, Mul) and (limited := _limited(node)) is not None:
+    if isinstance(node, Mul) and (limited := _limited(node, parameters)) is not None:
         return limited
-    node = trees.rebuilt(node, [_visited(arg) for arg in node.args])
+    node = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
     return _regimes(node) if isinstance(node, Add) else node
 
 
@@ -71,16 +74,36 @@ def _flat(node: Piecewise) -> Expr:
     """A regime whose derivative has been taken: its first branch one polynomial again."""
     (first, where), otherwise = node.args
     u = where.lhs.args[0]
-    in_t = first.xreplace({u: T})
-    if in_t.free_symbols != {T} or not in_t.is_polynomial(T):
+    found = _in_variable(first, u)
+    if found is None or not found[1].is_polynomial(T):
         return node
+    factor, in_t = found
     polynomial = sympy.Poly(sympy.expand(in_t), T)
     powers = [(degree, c) for (degree,), c in polynomial.terms()]
     value, left = powers[0][1], powers[0][0]
     for degree, coefficient in powers[1:]:
         value = value * T ** (left - degree) + coefficient
         left = degree
-    return Piecewise(((value * T**left).xreplace({T: u}), where), otherwise, evaluate=False)
+    flat = factor * (value * T**left).xreplace({T: u})
+    return Piecewise((flat, where), otherwise, evaluate=False)
+
+
+def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
+    """A polynomial factor, and what is left of an expression as a function of u, in `T`.
+
+    u may be a multiple of a symbol, which is in the expression by itself too.
+    """
+    in_t = expr.xreplace({u: T})
+    if in_t.free_symbols == {T}:
+        return S.One, in_t
+    for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
+        scale = u / x
+        if x not in scale.free_symbols:
+            product = sympy.factor_terms(sympy.expand(expr.xreplace({x: T / scale})))
+            factor, in_t = product.as_independent(T, as_Add=False)
+            if in_t.free_symbols == {T} and factor.is_polynomial(*factor.free_symbols):
+                return factor, in_t
+    return None
 
 
 def for_kernels(expr: Expr) -> Expr:
@@ -103,9 +126,10 @@ def _shortened(node: Basic) -> Basic:
 def _short(node: Piecewise) -> Expr | None:
     (first, where), (second, always) = node.args
     u, radius = where.lhs.args[0], where.rhs
-    in_t = first.xreplace({u: T})
-    if in_t.free_symbols != {T} or not in_t.is_polynomial(T):
+    in_variable = _in_variable(first, u)
+    if in_variable is None or not in_variable[1].is_polynomial(T):
         return None
+    factor, in_t = in_variable
     terms = sympy.Poly(in_t, T).as_dict()
     left = min(power for (power,) in terms)
     even = all((power - left) % 2 == 0 for (power,) in terms)
@@ -117,7 +141,7 @@ def _short(node: Piecewise) -> Expr | None:
     cut = terms_below(SINGLE, [mp.mpf(str(c)) for c in found], mp.mpf(str(radius**step)))
     short = polynomial(cut, u**step, *found)
     return Piecewise(
-        (u**left * short if left else short, where), (_shortened(second), always), evaluate=False
+        (factor * u**left * short, where), (_shortened(second), always), evaluate=False
     )
 
 
@@ -134,24 +158,45 @@ def _regimes(node: Add) -> Expr:
     return node
 
 
-def _limited(node: Mul) -> Expr | None:
+def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
     """A product of functions of one variable that is 0/0 at 0, with its limit there."""
     if trees.size(node) > LIMIT or node.has(Piecewise):
         return None
     bottoms = [f.base for f in node.args if isinstance(f, sympy.Pow) and f.exp.is_negative]
     candidates = {x for bottom in bottoms for x in bottom.free_symbols}
-    for u in sorted(candidates, key=lambda symbol: symbol.name):
-        others, own = node.as_independent(u, as_Add=False)
-        in_t = own.xreplace({u: T})
-        if in_t.free_symbols != {T} or in_t.is_rational_function(T):
+    for x in sorted(candidates, key=lambda symbol: symbol.name):
+        others, own = node.as_independent(x, as_Add=False)
+        found = _of_one(own, x, parameters)
+        if found is None or found[1].is_rational_function(T):
             continue
-        if not any(_vanishes(bottom.xreplace({u: S.Zero})) for bottom in bottoms):
+        if not any(_vanishes(bottom.xreplace({x: S.Zero})) for bottom in bottoms):
             continue
+        factor, in_t, u = found
         if (fitted := _quotient(in_t)) is not None:
             first, radius = fitted
             return others * Piecewise(
-                (first.xreplace({T: u}), Abs(u) < radius), (own, True), evaluate=False
+                (factor * first.xreplace({T: u}), Abs(u) < radius), (own, True), evaluate=False
             )
+    return None
+
+
+def _of_one(own: Expr, x: Symbol, parameters: frozenset[Symbol]) -> tuple[Expr, Expr, Expr] | None:
+    """A factor of parameters, a function in `T`, and what that is of: x, or parameters times x."""
+    if own.free_symbols == {x}:
+        return S.One, own.xreplace({x: T}), x
+    if x in parameters or not own.free_symbols <= parameters | {x}:
+        return None
+    arguments = {
+        arg for each in trees.nodes(own) if isinstance(each, sympy.Function) for arg in each.args
+    }
+    for u in sorted(arguments, key=sympy.default_sort_key):
+        scale = u / x
+        if scale.is_number or x in scale.free_symbols:
+            continue
+        product = sympy.factor_terms(own.xreplace({x: T / scale}))
+        factor, in_t = product.as_independent(T, as_Add=False)
+        if in_t.free_symbols == {T}:
+            return factor, in_t, u
     return None
 
 
@@ -175,6 +220,11 @@ def _of(node: Add, u: Expr) -> Expr | None:
     if isinstance(u, Add):
         # In a - b - tanh(a - b) the first two terms are u.
         tries += [k * T + (node - k * u).xreplace({u: T}) for k in (1, -1)]
+    # In coth(a*x) - 1/(a*x) the second term has both by themselves.
+    scales = {x: u / x for x in u.free_symbols if not u.is_Symbol}
+    tries += [
+        node.xreplace({x: T / scale}) for x, scale in scales.items() if x not in scale.free_symbols
+    ]
     return next((each for each in tries if each.free_symbols == {T}), None)
 
 

@@ -1,8 +1,9 @@
 """Infinite inputs: what is constant far out is computed there with a finite input.
 
 x * sigmoid(x) is 0 at minus infinity, and inf * 0 is NaN; exp(-x**2)*x**2 is 0 where x**2
-overflows. Where a program is constant long before, the tensor is clamped on that side. Done last,
-so that no derivative sees it.
+overflows. Where a program is constant long before, the tensor is clamped on that side; where only a
+part of it is, or a part is as a function of a multiple of the tensor, that part's argument is. Done
+last, so that no derivative sees it.
 """
 
 from __future__ import annotations
