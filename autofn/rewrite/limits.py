@@ -25,7 +25,7 @@ FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
 """Pairs of points that show where a function goes. At the nearer ones the digits suffice for sums
 that cancel, the others are for what moves slowly."""
 
-BESIDE = ("2.3", "5.9", "9.1", "13.7", "17.9", "24.1", "29.3", "35.7", "43.1")
+BESIDE = ("2.3", "5.9", "13.7", "24.1", "35.7")
 """Further points beside the first tell what oscillates, and of what is constant between steps."""
 
 SAME = 1e-6

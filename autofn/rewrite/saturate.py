@@ -35,7 +35,7 @@ or exponentials have vanished in any dtype; the input's powers have not overflow
 FAR = (4e18, 3e20, 3e25)
 """Where a program must have the same value to be constant from the first on."""
 
-BETWEEN = tuple(1.37**k for k in range(1, 30))
+BETWEEN = tuple(2.17**k for k in range(1, 13))
 """Times the level, where it must have that value too: steps of a sine are constant for a while."""
 
 SAME = mp.mpf(2) ** -56
