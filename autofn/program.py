@@ -115,6 +115,10 @@ class Result:
     like: str | None = None
     direction: str | None = None
 
+    def changed(self, change: Callable[[Expr], Expr]) -> Result:
+        """The result with its expression changed, if it has one."""
+        return self if self.expr is None else replace(self, expr=change(self.expr))
+
 
 def lower(
     inputs: Sequence[tuple[Symbol, Input]],

@@ -68,10 +68,7 @@ class Candidates:
         tensors: frozenset[Symbol],
     ):
         self._derived = _mapped(lambda expr, _: with_horner_arguments(expr), results, tensors)
-        self._derived = [
-            each if each.expr is None else dataclasses.replace(each, expr=for_kernels(each.expr))
-            for each in self._derived
-        ]
+        self._derived = [each.changed(for_kernels) for each in self._derived]
         self._lowered = lowered
         self._tensors = tensors
         self._seen: set[Program] = set()
@@ -149,12 +146,7 @@ def _before(branches: list[list[Branch]], results: list[Result]) -> list[Result]
 
 
 def _mapped(form: Form, results: list[Result], tensors: frozenset[Symbol]) -> list[Result]:
-    return [
-        each
-        if each.expr is None
-        else dataclasses.replace(each, expr=_in_form(form, each.expr, tensors))
-        for each in results
-    ]
+    return [each.changed(lambda expr: _in_form(form, expr, tensors)) for each in results]
 
 
 def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:

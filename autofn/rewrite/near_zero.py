@@ -97,13 +97,19 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
     if in_t.free_symbols == {T}:
         return S.One, in_t
     for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
-        scale = u / x
-        if x not in scale.free_symbols:
-            product = sympy.factor_terms(sympy.expand(expr.xreplace({x: T / scale})))
+        scaled = _scaled(expr, x, u)
+        if scaled is not None:
+            product = sympy.factor_terms(sympy.expand(scaled))
             factor, in_t = product.as_independent(T, as_Add=False)
             if in_t.free_symbols == {T} and factor.is_polynomial(*factor.free_symbols):
                 return factor, in_t
     return None
+
+
+def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
+    """The expression with x written in `T`, which u is; None where u is no multiple of x."""
+    scale = u / x
+    return None if x in scale.free_symbols else expr.xreplace({x: T / scale})
 
 
 def for_kernels(expr: Expr) -> Expr:
@@ -186,18 +192,20 @@ def _of_one(own: Expr, x: Symbol, parameters: frozenset[Symbol]) -> tuple[Expr, 
         return S.One, own.xreplace({x: T}), x
     if x in parameters or not own.free_symbols <= parameters | {x}:
         return None
-    arguments = {
-        arg for each in trees.nodes(own) if isinstance(each, sympy.Function) for arg in each.args
-    }
-    for u in sorted(arguments, key=sympy.default_sort_key):
-        scale = u / x
-        if scale.is_number or x in scale.free_symbols:
+    for u in sorted(_arguments(own), key=sympy.default_sort_key):
+        scaled = _scaled(own, x, u)
+        if scaled is None or (u / x).is_number:
             continue
-        product = sympy.factor_terms(own.xreplace({x: T / scale}))
-        factor, in_t = product.as_independent(T, as_Add=False)
+        factor, in_t = sympy.factor_terms(scaled).as_independent(T, as_Add=False)
         if in_t.free_symbols == {T}:
             return factor, in_t, u
     return None
+
+
+def _arguments(expr: Expr) -> set[Basic]:
+    return {
+        arg for each in trees.nodes(expr) if isinstance(each, sympy.Function) for arg in each.args
+    }
 
 
 def _vanishes(number: Expr) -> bool:
@@ -206,9 +214,7 @@ def _vanishes(number: Expr) -> bool:
 
 def _variables(node: Add) -> list[Expr]:
     """What the terms may all be functions of: the one symbol, or the argument of a function."""
-    found = {
-        arg for each in trees.nodes(node) if isinstance(each, sympy.Function) for arg in each.args
-    }
+    found = _arguments(node)
     symbols = sorted(node.free_symbols, key=lambda s: s.name)
     others = [u for u in found if isinstance(u, Expr) and u.free_symbols and not u.is_Symbol]
     return [*symbols[: 1 if len(symbols) == 1 else 0], *sorted(others, key=sympy.default_sort_key)]
@@ -221,10 +227,9 @@ def _of(node: Add, u: Expr) -> Expr | None:
         # In a - b - tanh(a - b) the first two terms are u.
         tries += [k * T + (node - k * u).xreplace({u: T}) for k in (1, -1)]
     # In coth(a*x) - 1/(a*x) the second term has both by themselves.
-    scales = {x: u / x for x in u.free_symbols if not u.is_Symbol}
-    tries += [
-        node.xreplace({x: T / scale}) for x, scale in scales.items() if x not in scale.free_symbols
-    ]
+    if not u.is_Symbol:
+        symbols = sorted(u.free_symbols, key=lambda symbol: symbol.name)
+        tries += [each for x in symbols if (each := _scaled(node, x, u)) is not None]
     return next((each for each in tries if each.free_symbols == {T}), None)
 
 

@@ -8,7 +8,7 @@ last, so that no derivative sees it.
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -86,10 +86,8 @@ class Finite:
             finite = len(_unwavering(results, x)) > 1
             if failures := sum(self._failures(lowered(kept), name, finite=finite)):
                 self._looks = LOOKS
-                parts = [
-                    dataclasses.replace(each, expr=self._in_parts(each.expr, lowered, name, x))
-                    for each in results
-                ]
+                within = functools.partial(self._in_parts, lowered=lowered, name=name, x=x)
+                parts = [each.changed(within) for each in results]
                 if sum(self._failures(lowered(parts), name, finite=finite)) < failures:
                     kept = parts
             results = kept
@@ -97,16 +95,16 @@ class Finite:
 
     def _in_parts(
         self,
-        expr: Expr | None,
+        expr: Expr,
         lowered: Callable[[list[Result]], Program],
         name: str,
         x: Symbol,
-    ) -> Expr | None:
+    ) -> Expr:
         """The expression, with what is constant far out clamped in those of its parts that fail.
 
         A part is looked at as a function of x, or of the one argument u that x is in.
         """
-        if expr is None or x not in trees.symbols(expr) or trees.size(expr) > LIMIT:
+        if x not in trees.symbols(expr) or trees.size(expr) > LIMIT:
             return expr
         finite = len(_unwavering([Result("part", expr)], x)) > 1
         try:
@@ -200,12 +198,7 @@ def _unwavering(results: list[Result], x: Symbol) -> list[list[Result]]:
         for turn in range(len(PHASES))
     ]
     return [
-        [
-            each
-            if each.expr is None
-            else dataclasses.replace(each, expr=trees.replaced(each.expr, phases))
-            for each in results
-        ]
+        [each.changed(functools.partial(trees.replaced, by=phases)) for each in results]
         for phases in turned
     ]
 
@@ -235,9 +228,7 @@ def _clamped(
     # All outputs, so that they go on sharing what they are made of.
     within = next((low for low, high in sides if low is not None and low == high), None)
     return [
-        each
-        if each.expr is None
-        else dataclasses.replace(each, expr=clamped(each.expr, x, low, high, within=within))
+        each.changed(functools.partial(clamped, x=x, low=low, high=high, within=within))
         for each, (low, high) in zip(results, sides, strict=True)
     ]
 
