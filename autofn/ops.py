@@ -685,6 +685,7 @@ _TABLE += [
     Op("sum_rest", "", "sum_rest({0}, {1})", 6, 0.0, lambda a, b: a + b - (a + b)),
     Op("product_rest", "", "std::fma({0}, {1}, -({0} * {1}))", 1, 0.0, lambda a, b: a * b - a * b),
     Op("constant_rest", "", "", 0, 0.5, lambda: 0),
+    Op("along", "", "along({0}, {1})", 1, 0.0, lambda d, v: v if d else 0 * v),
     # c0*t**n + ... + cn, {1} its coefficients; in single precision without the first {n}.
     Op(
         "polynomial",
@@ -1207,6 +1208,8 @@ template <typename T> AUTOFN_FN T minimum(T a, T b) {
 template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }""",
+    "along": """// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }""",
 }
 """C++ helpers by name; printed into a header that uses them.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,7 +31,7 @@ from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
-from autofn.rewrite.search import Decision, choose, unsearched
+from autofn.rewrite.search import Decision, choose, for_16_bits, unsearched
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -324,6 +325,7 @@ class _Search:
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
         self._symbols = frozenset(s for s, each in primals if each.name in tensors)
+        self._parameters = frozenset(each.name for _, each in primals) - frozenset(tensors)
         self._forward = forward
         self._given = sample.of(definition, self._tensors)
         self._domains = sample.domains_of(definition, self._tensors)
@@ -350,7 +352,7 @@ class _Search:
         return {**point, **outputs}
 
     def _judged(self, pass_name: Pass, program: Program) -> simulate.Sample:
-        """The truths of a program at all points, those beside its roots included.
+        """The truths of a program at all points, with those beside roots and below overflow.
 
         At half of them, and none of those, in double backward, whose programs are long.
         """
@@ -360,10 +362,30 @@ class _Search:
         def values(point: simulate.Point) -> list[Any]:
             return simulate.exact(program, self._with_outputs(point))
 
-        beside = sample.beside_roots(self._given, self._tensors, values) if self._tensors else []
-        inside = sample.inside(beside, self._domains)
+        extreme = [
+            point
+            for extremes in (sample.beside_roots, sample.below_overflow)
+            for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
+        ]
+        inside = sample.inside(extreme, self._domains)
         points = [*self._points, *map(self._with_outputs, inside)]
         return simulate.sampled(program, points, frozenset(self._tensors))
+
+    def _in_16_bits(
+        self, inputs: list[tuple[Symbol, Input]], truth: simulate.Sample, program: Program
+    ) -> Iterator[tuple[simulate.Format, simulate.Sample]]:
+        """A sample, and of the 16-bit types every third of its points, rounded to them."""
+        yield simulate.BFLOAT16, truth  # of float32's range
+        tensors = {each.name for _, each in inputs if ELEMENT in each.axes}
+        for form in (simulate.BFLOAT16, simulate.FLOAT16):
+            points = [
+                {
+                    name: float(simulate.rounded(mp.mpf(value), form)) if name in tensors else value
+                    for name, value in point.items()
+                }
+                for point in truth.points[::3]
+            ]
+            yield form, simulate.sampled(program, points, frozenset(self._tensors))
 
     def __call__(
         self, pass_name: Pass, inputs: list[tuple[Symbol, Input]], results: list[Result]
@@ -373,7 +395,11 @@ class _Search:
             truth = self._judged(pass_name, lower(inputs, results, self._fixed))
             candidates = Candidates(results, lowered, self._symbols)
             more = () if pass_name == "double_backward" else candidates.in_regimes()
-            return choose(pass_name, candidates.plain(), truth, more, allowed=self._allowed)
+            chosen, decision = choose(
+                pass_name, candidates.plain(), truth, more, allowed=self._allowed
+            )
+            samples = self._in_16_bits(inputs, truth, lower(inputs, results, self._fixed))
+            return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]

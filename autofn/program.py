@@ -28,8 +28,8 @@ CHANNEL = "channel"
 Axes = frozenset[str]
 
 Arithmetic = Literal["single", "rescued", "double"]
-"""How a kernel computes elements of float32 and the 16-bit types: in single precision; in double
-where that gives no finite number; or all in double. Those of float64 are computed in double."""
+"""How a kernel computes elements of float32 or 16-bit types: in single precision; in double where
+that gives no finite number; or all in double. Those of float64 are computed in double."""
 
 OVERHEAD = {"single": (1.0, 0.0), "rescued": (1.0, 3.0), "double": (2.5, 2.0)}
 """What an arithmetic makes of a cost in single precision: a factor, and a summand."""
@@ -84,12 +84,17 @@ class Output:
 
 @dataclass(frozen=True)
 class Program:
-    """Inputs, values in order of definition, and outputs (node None: no value, `None`)."""
+    """Inputs, values in order of definition, and outputs (node None: no value, `None`).
+
+    arithmetic: of elements of float32; arithmetic16: of 16-bit types, whose results are rounded to
+    so few digits that they may do with less. Never more than the first.
+    """
 
     inputs: tuple[Input, ...]
     nodes: tuple[Node, ...]
     outputs: tuple[Output, ...]
     arithmetic: Arithmetic = "single"
+    arithmetic16: Arithmetic = "single"
 
     @property
     def operations(self) -> int:
@@ -152,19 +157,27 @@ def lower(
 
 
 def summed(program: Program) -> Program:
-    """A linear program where every direction is given: the summands of an output added up."""
+    """A linear program where every direction is given: the summands of an output added up.
+
+    Of several directions, one that is absent is given as zeros: what belongs to it is 0 then,
+    whatever it is multiplied by.
+    """
     nodes = list(program.nodes)
     totals: dict[str, Output] = {}
+    given = {node.input: k for k, node in enumerate(nodes)}
+    several = len({output.direction for output in program.outputs} - {None}) > 1
+
+    def added(op: str, *args: int) -> int:
+        nodes.append(Node(op, args, axes=frozenset().union(*(nodes[k].axes for k in args))))
+        return len(nodes) - 1
+
     for output in program.outputs:
-        before = totals.get(output.name)
         node = output.node
+        if several and node is not None and output.direction is not None:
+            node = added("along", given[output.direction], node)
+        before = totals.get(output.name)
         if before is not None and before.node is not None:
-            node = before.node
-            if output.node is not None:
-                args = (before.node, output.node)
-                axes = nodes[args[0]].axes | nodes[args[1]].axes
-                node = len(nodes)
-                nodes.append(Node("add", args, axes=axes))
+            node = before.node if node is None else added("add", before.node, node)
         totals[output.name] = Output(output.name, node, output.like)
     return replace(program, nodes=tuple(nodes), outputs=tuple(totals.values()))
 

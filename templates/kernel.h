@@ -55,7 +55,7 @@ using Block = void (*)(std::int64_t n, const T* const* inputs, T* const* outputs
                        const double* numbers, bool uniform);
 
 struct Blocks {
-  Block<float> float32;
+  Block<float> float32, of_16_bits;  // computed in float: what is stored as that, or as less
   Block<double> float64;
 };
 

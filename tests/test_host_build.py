@@ -20,6 +20,7 @@ import torch
 
 from autofn.backends import cuda
 from autofn.plan import Kernel, Operand
+from autofn.program import Program
 from autofn.resources import templates
 from autofn.verify import host, leaves
 from autofn.verify.process import Worker
@@ -92,6 +93,7 @@ def operands(role: str, *names: str) -> tuple[Operand, ...]:
 
 
 # Names that meet the struct's own, and each other's packs.
+NOTHING = Program((), (), ())
 AWKWARD = Kernel(
     function="awkward_backward",
     pass_name="backward",
@@ -172,7 +174,7 @@ extern "C" std::int64_t tiled(const autofn::Call* call, std::int64_t outer, std:
 
 def written(folder: Path, name: str, kernel: Kernel, maths: str) -> Path:
     """A folder with all that a package has of its kernels."""
-    for path, text in cuda.files(name, (kernel,), "header").items():
+    for path, text in cuda.files(name, ((kernel, NOTHING),), "header").items():
         (folder / path).write_text(text)
     (folder / "kernel.h").write_text((templates() / "kernel.h").read_text())
     (folder / "maths.h").write_text(maths)
@@ -188,7 +190,7 @@ def test_any_names_compile_on_the_host(tmp_path: Path) -> None:
 
 
 def test_text_is_plain() -> None:
-    files = cuda.files("awkward", (AWKWARD,), "header")
+    files = cuda.files("awkward", ((AWKWARD, NOTHING),), "header")
     assert set(files) == {"kernels.cu", "launch.cuh", "loops.cuh"}
     for text in files.values():
         assert text.startswith("// header\n")

@@ -276,6 +276,30 @@ def test_one_sum_of_all_elements(
     assert abs(got.item() - terms.sum().item()) <= terms.abs().sum().item() * 2.0**-20
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_16_bit_types_are_read_and_rounded_as_pytorch_does(
+    native: Callable[[str], ModuleType], dtype: torch.dtype
+) -> None:
+    """Every number, and a length that is no multiple of a vector's."""
+    x = torch.arange(-(2**15), 2**15, dtype=torch.int32).to(torch.int16).view(dtype)
+    x = torch.cat([x, x[:3]])
+    square, triple = native("two_outputs").two_outputs(x)
+    for got, want in ((square, x.float() ** 2), (triple, 3 * x.float())):
+        torch.testing.assert_close(got, want.to(dtype), rtol=0, atol=0, equal_nan=True)
+
+
+def test_a_direction_of_zeros_adds_nothing_to_second_derivatives(
+    native: Callable[[str], ModuleType],
+) -> None:
+    """Not 0 times an exponential that overflows: a direction that is not asked for is zeros."""
+    laplace_nll = native("laplace_nll").laplace_nll
+    inputs = [torch.tensor([v], requires_grad=True) for v in (1.5, 1.0, -1e11)]
+    grad = torch.ones(1, requires_grad=True)
+    *_, first = torch.autograd.grad(laplace_nll(*inputs), inputs, grad, create_graph=True)
+    (second,) = torch.autograd.grad(first, inputs[2], torch.zeros(1))
+    assert second.item() == 0
+
+
 def _free_memory() -> int:
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from sympy import Max, exp, tanh
+from sympy import Max, exp, sin, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
@@ -108,6 +108,29 @@ def test_kernels_take_what_their_maths_needs() -> None:
         ("beta", "number"),
     ]
     assert [o.role for o in backward.outputs] == ["tensor", "tensor", "parameter", "parameter"]
+
+
+def test_16_bit_types_do_with_less_than_float32_where_their_range_allows() -> None:
+    @formula
+    def cancelling(x, y, s):
+        return exp(-s) * (x - y) ** 2 + s
+
+    @formula
+    def oscillating(x, omega: float = 30.0):
+        return sin(omega * x)
+
+    found = dict(
+        (kernel.function, program)
+        for each in (cancelling, oscillating)
+        for kernel, program in kernels(made(each.definition))
+    )
+    # Digits to spare; but exp(-s) times a square may overflow before a sum makes it smaller.
+    cheaper = found["cancelling_backward"]
+    assert cheaper.arithmetic == "double"
+    assert cheaper.arithmetic16 in ("single", "rescued")
+    # omega * x overflows in bfloat16 too.
+    assert found["oscillating_forward"].arithmetic != "single"
+    assert found["oscillating_forward"].arithmetic16 == found["oscillating_forward"].arithmetic
 
 
 def test_a_gradient_that_is_none_has_no_kernel() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Sequence
+from dataclasses import replace
 
 import sympy
 from sympy import S, oo
@@ -73,6 +74,9 @@ CPP: Dialect = _Cpp()
 SCALAR = "scalar"
 """The namespace of functions in one arithmetic, which those of other arithmetic call."""
 
+SHORT = "_16_bits"
+"""What ends the name of a function for 16-bit types in two arithmetics."""
+
 _WHY = {
     "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
     "or lose their digits first.",
@@ -81,21 +85,36 @@ _WHY = {
 
 
 def function(kernel: Kernel, program: Program) -> str:
-    """The scalar function of a kernel: `template <typename T> AUTOFN_FN ...`."""
+    """The scalar function of a kernel: `template <typename T> AUTOFN_FN ...`.
+
+    And that for 16-bit types, where it is another one.
+    """
     text = _in_one_arithmetic(kernel, program)
     if program.arithmetic == "single":
         return text
-    return "\n".join(
-        [
-            f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n",
-            *textwrap.wrap(_WHY[program.arithmetic], WIDTH, initial_indent="// ",
-                           subsequent_indent="// "),
-            _signature(kernel, program),
-            *(_rescued(kernel, program) if program.arithmetic == "rescued" else
-              _in_double(kernel, program)),
-            "}",
-        ]
-    )  # fmt: skip
+    found = [f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n"]
+    short, short_program = for_16_bits(kernel, program)
+    if short_program.arithmetic == "rescued" and short != kernel:
+        found += [*_in_two_arithmetics(short, short_program, kernel.function), ""]
+    why = "" if short == kernel else f" 16-bit types do with {short.function}."
+    return "\n".join([*found, *_in_two_arithmetics(kernel, program, kernel.function, why)])
+
+
+def for_16_bits(kernel: Kernel, program: Program) -> tuple[Kernel, Program]:
+    """The kernel as it computes elements of 16-bit types: what function it calls, and of what."""
+    if program.arithmetic16 == program.arithmetic:
+        return kernel, program
+    within = f"{SCALAR}::{kernel.function}"
+    name = within if program.arithmetic16 == "single" else f"{kernel.function}{SHORT}"
+    return replace(kernel, function=name), replace(program, arithmetic=program.arithmetic16)
+
+
+def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
+    """The function that calls `single` of its namespace in another arithmetic, or in a second."""
+    body = _rescued if program.arithmetic == "rescued" else _in_double
+    comment = textwrap.wrap(_WHY[program.arithmetic] + why, WIDTH, initial_indent="// ",
+                            subsequent_indent="// ")  # fmt: skip
+    return [*comment, _signature(kernel, program), *body(kernel, program, single), "}"]
 
 
 def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
@@ -134,8 +153,8 @@ def _signature(kernel: Kernel, program: Program) -> str:
     return signature
 
 
-def _in_double(kernel: Kernel, program: Program) -> list[str]:
-    call = f"{SCALAR}::{kernel.function}<double{', kNear' if calls_near(program) else ''}>"
+def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
+    call = f"{SCALAR}::{single}<double{', kNear' if calls_near(program) else ''}>"
     args = [operand.cname for operand in kernel.inputs]
     if len(kernel.outputs) == 1:
         return wrapped(f"return T({call}(", args, "));", 2).splitlines()
@@ -147,8 +166,8 @@ def _in_double(kernel: Kernel, program: Program) -> list[str]:
     ]
 
 
-def _rescued(kernel: Kernel, program: Program) -> list[str]:
-    name = f"{SCALAR}::{kernel.function}"
+def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
+    name = f"{SCALAR}::{single}"
     once = f"{name}<T, kNear>" if calls_near(program) else name
     args = [operand.cname for operand in kernel.inputs]
     results = [operand.cname for operand in kernel.outputs]
@@ -207,7 +226,7 @@ def helpers(programs: Sequence[Program]) -> list[str]:
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):
         code += " constant_rest<"
-    if any(program.arithmetic == "rescued" for program in programs):
+    if any("rescued" in (program.arithmetic, program.arithmetic16) for program in programs):
         code += " doubt("
     found: list[str] = []
     # A helper calls those before it in the table only.

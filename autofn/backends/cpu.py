@@ -40,16 +40,22 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Block:
-    """A kernel as the templates want it: its entry in the list, and the lines of its loop."""
+    """A kernel's function over a block of elements: its name, and the lines of its loop."""
 
     block: str
-    blocks: str
-    entry: tuple[str, ...]
     bindings: tuple[str, ...]
     unused: tuple[str, ...]
     loop: _Loop
     uniform: tuple[str, ...]
     uniform_loop: _Loop
+
+
+@dataclass(frozen=True)
+class _Entry:
+    """A kernel in the list of kernels, and in that of their blocks."""
+
+    kernel: tuple[str, ...]
+    blocks: str
 
 
 def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
@@ -60,7 +66,8 @@ def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -
             header=header,
             name=name,
             namespace=f"autofn_{cpp_name(name)}",
-            kernels=[_block(*each) for each in kernels],
+            entries=[_entry(*each) for each in kernels],
+            blocks=[block for each in kernels for block in _blocks(*each)],
         )
         for file in ("ops.cpp", "kernels.cpp")
     }
@@ -93,14 +100,32 @@ def takes(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel) -> dict[str, str]:
-    namer = Namer(_TAKEN | {kernel.function, f"{kernel.function}_block"})
+    function = kernel.function.rpartition("::")[2]
+    namer = Namer(_TAKEN | {function, cpp.SCALAR})
     names = {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
     for each in kernel.inputs:
         names[f"{each.cname}_one"] = namer(f"{each.cname}_one")
     return names
 
 
-def _block(kernel: Kernel, program: Program) -> _Block:
+def _entry(kernel: Kernel, program: Program) -> _Entry:
+    roles = "".join(each.role[0] for each in (*kernel.tensors, *kernel.outputs))
+    counts = f"{len(kernel.tensors)}, {len(kernel.numbers)}, {len(kernel.outputs)}"
+    line = f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},'
+    each, short = _blocks(kernel, program)[0].block, _blocks(kernel, program)[-1].block
+    blocks = [f"{each}<float>", f"{short}<float>", f"{each}<double>"]
+    return _Entry((*_literal(schema(kernel)), line), cpp.wrapped("{", blocks, "},", indent=4))
+
+
+def _blocks(kernel: Kernel, program: Program) -> list[_Block]:
+    """The kernel's function over blocks; and that for 16-bit types, where it is another one."""
+    short, short_program = cpp.for_16_bits(kernel, program)
+    name = f"{kernel.function}_block"
+    found = [_block(name, kernel, program)]
+    return found if short == kernel else [*found, _block(f"{name}_16_bits", short, short_program)]
+
+
+def _block(block: str, kernel: Kernel, program: Program) -> _Block:
     names = _names(kernel)
     memory, numbers = kernel.tensors, kernel.numbers
     bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
@@ -112,14 +137,8 @@ def _block(kernel: Kernel, program: Program) -> _Block:
     one = {each: names[f"{each}_one"] for each in parameters}
     uniform = [f"const T {one[each.cname]} = {names[each.cname]}[0];" for each in memory
                if each.cname in parameters]  # fmt: skip
-    name = f"{kernel.function}_block"
-    roles = "".join(each.role[0] for each in (*memory, *kernel.outputs))
-    counts = f"{len(memory)}, {len(numbers)}, {len(kernel.outputs)}"
-    entry = [*_literal(schema(kernel)), f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},']
     return _Block(
-        block=name,
-        blocks=cpp.wrapped("{", [f"{name}<float>", f"{name}<double>"], "},", indent=4),
-        entry=tuple(entry),
+        block=block,
         bindings=tuple(bindings),
         unused=(*(() if numbers else ("numbers",)), *(() if uniform else ("uniform",))),
         loop=_loop(kernel, program, names, {}),
@@ -140,7 +159,7 @@ def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
     near = cpp.calls_near(program) and cpp.keeps_nan(program)
     if program.arithmetic == "rescued":
-        function = f"{cpp.SCALAR}::{kernel.function}"
+        function = f"{cpp.SCALAR}::{kernel.function.removesuffix(cpp.SHORT)}"
         first = _call(f"{function}<T, true>" if near else function, args, results)
         again = _again(f"{function}<double>", args, results)
         return _Loop(tuple(again), (*first, *_odd([f"doubt({each})" for each in results])))

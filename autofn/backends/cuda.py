@@ -13,6 +13,7 @@ from autofn.backends import cpp
 from autofn.emit.environment import rendered
 from autofn.names import cpp_name
 from autofn.plan import Kernel
+from autofn.program import Program
 from autofn.resources import templates
 
 WIDTH = 100
@@ -79,14 +80,14 @@ class _Struct:
         return _bits(self.outputs)
 
 
-def files(name: str, kernels: tuple[Kernel, ...], header: str) -> dict[str, str]:
+def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
     """The package's CUDA files, path to text; `header` is what every first line says."""
     text = rendered(
         "kernels.cu.j2",
         header=header,
         name=name,
         namespace=f"autofn_{cpp_name(name)}",
-        kernels=[_struct(kernel) for kernel in kernels],
+        kernels=[_struct(*each) for each in kernels],
     )
     shared = {path: (templates() / path).read_text(encoding="utf-8") for path in _SHARED}
     return {"kernels.cu": text, **{k: f"// {header}\n{v}" for k, v in shared.items()}}
@@ -97,13 +98,18 @@ def struct_name(kernel: Kernel) -> str:
     return f"{kernel.function}_op"
 
 
-def _struct(kernel: Kernel) -> _Struct:
+def _struct(kernel: Kernel, program: Program) -> _Struct:
     operands = _operands(kernel)
     inputs = tuple(operands[: len(kernel.inputs)])
     outputs = tuple(operands[len(kernel.inputs) :])
     args = [x.member if x.role == "number" else f"widen(in.{x.member}.at[k])" for x in inputs]
     results = [f"{y.pack}.at[k]" for y in outputs]
+    short, _ = cpp.for_16_bits(kernel, program)
     call = cpp.scalar_call(kernel.function, args, results, indent=6)
+    if short != kernel:
+        less, more = (cpp.scalar_call(f, args, results, indent=8) for f in
+                      (short.function, kernel.function))  # fmt: skip
+        call = f"      if constexpr (sizeof(S) == 2) {{\n{less}\n      }} else {{\n{more}\n      }}"
     gradients = kernel.pass_name != "forward" and not kernel.alike
     shown = ", ".join(y.label for y in outputs)
     title = f"{shown} = {kernel.function}({', '.join(x.label for x in inputs)})"

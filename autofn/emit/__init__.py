@@ -46,7 +46,7 @@ def emit(made: Plan, targets: tuple[str, ...] = (), *, tests: bool = False) -> P
         "maths.h": scalar_maths,
         "primitives.h": _primitives(scalar_maths, header),
         **cpu.files(definition.name, scalar, header),
-        **cuda.files(definition.name, tuple(kernel for kernel, _ in scalar), header),
+        **cuda.files(definition.name, scalar, header),
     }
     if "cpp" in targets:
         files |= libtorch.files(made, names, tuple(kernel for kernel, _ in scalar), files, header)

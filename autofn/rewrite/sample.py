@@ -169,6 +169,48 @@ def beside_roots(
     return found
 
 
+LARGEST = 2.0**128
+"""What no number of float32 reaches."""
+
+FROM = slice(SEVERAL + 2, SEVERAL + UNIFORM, 5)
+"""Points of several tensors, from which one is made larger."""
+
+STEP = 32.0
+
+
+def below_overflow(
+    all_points: Sequence[Point], tensors: Sequence[str], values: Callable[[Point], Sequence[Any]]
+) -> list[Point]:
+    """Points at which a result is just finite, so that its parts may not be.
+
+    values: the results at a point. Each tensor in turn is made larger until a result overflows.
+    """
+    one = len(tensors) == 1
+    starts = (
+        [{**all_points[0], tensors[0]: sign} for sign in (1.0, -1.0)] if one else all_points[FROM]
+    )
+    widest = LARGEST / STEP if one else WITHIN
+    found: list[Point] = []
+    for point, name in itertools.product(starts, tensors):
+
+        def is_finite(scale: float, point: Point = point, name: str = name) -> bool:
+            return all(
+                value is None or (mp.isfinite(value) and abs(value) < LARGEST)
+                for value in values(_scaled(point, [name], scale))
+            )
+
+        low, high = 1.0, STEP
+        while is_finite(high) and abs(point[name]) * high < widest:
+            low, high = high, high * STEP
+        if is_finite(high) or not is_finite(low):
+            continue
+        for _ in range(BISECTIONS):
+            middle = math.sqrt(low * high)
+            low, high = (middle, high) if is_finite(middle) else (low, middle)
+        found.append(_scaled(point, [name], low))
+    return found
+
+
 def _sign(value: Any) -> int:
     """0 where there is none."""
     return 0 if value is None or not mp.isfinite(value) else int(mp.sign(value))

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from autofn.program import Arithmetic, Program
-from autofn.rewrite.simulate import HOPELESS, Error, Sample, error
+from autofn.rewrite.simulate import HOPELESS, SINGLE, Error, Format, Sample, error, is_within
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
 """ULP, beyond which exactness is worth a regime of its own."""
@@ -27,6 +27,9 @@ lets functions be as wrong as they may be."""
 
 RESCUED, DOUBLED = 4, 4
 """How many candidates are tried again where results are in doubt, and all in double."""
+
+SPARE = 0.01
+"""Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +102,39 @@ def choose(
         for k, each in enumerate(tried.candidates)
     )
     return tried.candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
+
+
+def for_16_bits(
+    pass_name: str,
+    program: Program,
+    samples: Iterable[tuple[Format, Sample]],
+    parameters: frozenset[str],
+) -> Program:
+    """The program with the cheapest arithmetic that does for elements of 16-bit types.
+
+    samples: of numbers of these types; not asked for where single precision does for float32.
+    parameters: those whose gradients are sums, of terms as exact as float32's.
+    """
+    ladder: tuple[Arithmetic, ...] = ("single", "rescued", "double")
+    cheaper = ladder[: ladder.index(program.arithmetic)]
+    kept = list(samples) if cheaper else []
+    for arithmetic in cheaper:
+        tried = replace(program, arithmetic=arithmetic)
+        if all(
+            is_within(
+                tried,
+                sample,
+                [
+                    (SINGLE, PESSIMISM * BARS[pass_name])
+                    if output.like in parameters
+                    else (form, PESSIMISM * SPARE)
+                    for output in program.outputs
+                ],
+            )
+            for form, sample in kept
+        ):
+            return replace(program, arithmetic16=arithmetic)
+    return replace(program, arithmetic16=program.arithmetic)
 
 
 def unsearched(pass_name: str, program: Program) -> Decision:

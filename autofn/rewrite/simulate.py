@@ -36,6 +36,8 @@ class Format:
 
 SINGLE = Format(24, -149, 128)
 DOUBLE = Format(53, -1074, 1024)
+BFLOAT16 = Format(8, -133, 128)
+FLOAT16 = Format(11, -24, 16)
 
 WIDEST = 2**100
 """Exponents of two beyond which a number is infinite here, and 0 below its negative: exp(1e25) is
@@ -373,11 +375,25 @@ def error(
     return Error(bad, worst, _at(sample, number), number)
 
 
-def _off(value: Any, truth: Any) -> float:
+def is_within(program: Program, sample: Sample, limits: Sequence[tuple[Format, float]]) -> bool:
+    """Whether each output is nowhere off by more than its limit, in units of its format."""
+    return all(
+        value is None
+        or truth is None
+        or not mp.isfinite(rounded(truth, form))
+        or _off(value, truth, form) <= limit
+        for index, point in enumerate(sample.points)
+        for value, truth, (form, limit) in zip(
+            simulated(program, point, index), sample.truths[index], limits, strict=True
+        )
+    )
+
+
+def _off(value: Any, truth: Any, form: Format = SINGLE) -> float:
     if not mp.isfinite(value):
         return float("inf")
     with mp.workprec(EXACT):
-        return float(abs(value - truth) / spacing(truth))
+        return float(abs(value - truth) / spacing(truth, form))
 
 
 def _at(sample: Sample, number: int | None) -> tuple[tuple[str, float], ...]:

@@ -123,14 +123,19 @@ using namespace autofn_affine_settings;
 
 const Blocks kBlocks[] = {
     {affine_settings_forward_settings_squash_none_block<float>,
+        affine_settings_forward_settings_squash_none_block<float>,
         affine_settings_forward_settings_squash_none_block<double>},
     {affine_settings_backward_settings_squash_none_block<float>,
+        affine_settings_backward_settings_squash_none_block<float>,
         affine_settings_backward_settings_squash_none_block<double>},
     {affine_settings_forward_settings_squash_tanh_block<float>,
+        affine_settings_forward_settings_squash_tanh_block<float>,
         affine_settings_forward_settings_squash_tanh_block<double>},
     {affine_settings_backward_settings_squash_tanh_block<float>,
+        affine_settings_backward_settings_squash_tanh_block<float>,
         affine_settings_backward_settings_squash_tanh_block<double>},
     {affine_settings_double_backward_settings_squash_tanh_block<float>,
+        affine_settings_double_backward_settings_squash_tanh_block<float>,
         affine_settings_double_backward_settings_squash_tanh_block<double>},
 };
 

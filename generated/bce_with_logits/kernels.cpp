@@ -95,9 +95,12 @@ namespace autofn {
 using namespace autofn_bce_with_logits;
 
 const Blocks kBlocks[] = {
-    {bce_with_logits_forward_block<float>, bce_with_logits_forward_block<double>},
-    {bce_with_logits_backward_block<float>, bce_with_logits_backward_block<double>},
-    {bce_with_logits_double_backward_block<float>, bce_with_logits_double_backward_block<double>},
+    {bce_with_logits_forward_block<float>, bce_with_logits_forward_block<float>,
+        bce_with_logits_forward_block<double>},
+    {bce_with_logits_backward_block<float>, bce_with_logits_backward_block<float>,
+        bce_with_logits_backward_block<double>},
+    {bce_with_logits_double_backward_block<float>, bce_with_logits_double_backward_block<float>,
+        bce_with_logits_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -39,6 +39,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
   const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(v0))));
@@ -67,9 +70,9 @@ AUTOFN_FN void bce_with_logits_double_backward(
   const T v3 = d_input * grad;
   const T v4 = -d_input * (input < T(0) ? target + v0 * v2 : v2 + v0 * target) / v1;
   const T v5 = times_lower<kNear>(times_lower<kNear>(v3 / square(v1), -input), input);
-  grad_grad = v4 + -input * d_target;
-  grad_input = v5 + -grad * d_target;
-  grad_target = -v3;
+  grad_grad = along(d_input, v4) + along(d_target, -input * d_target);
+  grad_input = along(d_input, v5) + along(d_target, -grad * d_target);
+  grad_target = along(d_input, -v3);
 }
 
 }  // namespace autofn_bce_with_logits

@@ -112,8 +112,10 @@ namespace autofn {
 using namespace autofn_bessel_basis;
 
 const Blocks kBlocks[] = {
-    {bessel_basis_forward_block<float>, bessel_basis_forward_block<double>},
-    {bessel_basis_backward_block<float>, bessel_basis_backward_block<double>},
+    {bessel_basis_forward_block<float>, bessel_basis_forward_block<float>,
+        bessel_basis_forward_block<double>},
+    {bessel_basis_backward_block<float>, bessel_basis_backward_block<float>,
+        bessel_basis_backward_block<double>},
 };
 
 }  // namespace autofn

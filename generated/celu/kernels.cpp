@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_celu;
 
 const Blocks kBlocks[] = {
-    {celu_forward_block<float>, celu_forward_block<double>},
-    {celu_backward_block<float>, celu_backward_block<double>},
-    {celu_double_backward_block<float>, celu_double_backward_block<double>},
+    {celu_forward_block<float>, celu_forward_block<float>, celu_forward_block<double>},
+    {celu_backward_block<float>, celu_backward_block<float>, celu_backward_block<double>},
+    {celu_double_backward_block<float>, celu_double_backward_block<float>,
+        celu_double_backward_block<double>},
 };
 
 }  // namespace autofn

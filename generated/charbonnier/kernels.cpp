@@ -67,9 +67,12 @@ namespace autofn {
 using namespace autofn_charbonnier;
 
 const Blocks kBlocks[] = {
-    {charbonnier_forward_block<float>, charbonnier_forward_block<double>},
-    {charbonnier_backward_block<float>, charbonnier_backward_block<double>},
-    {charbonnier_double_backward_block<float>, charbonnier_double_backward_block<double>},
+    {charbonnier_forward_block<float>, charbonnier_forward_block<float>,
+        charbonnier_forward_block<double>},
+    {charbonnier_backward_block<float>, charbonnier_backward_block<float>,
+        charbonnier_backward_block<double>},
+    {charbonnier_double_backward_block<float>, charbonnier_double_backward_block<float>,
+        charbonnier_double_backward_block<double>},
 };
 
 }  // namespace autofn

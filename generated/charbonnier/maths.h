@@ -38,6 +38,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsilon) {
   return root_sum(input - target, square(epsilon));
 }
@@ -61,9 +64,9 @@ AUTOFN_FN void charbonnier_double_backward(
   const T v3 = v1 * grad / powi<3>(root_sum(input - target, v1));
   const T v4 = v3 * d_input;
   const T v5 = v3 * d_target;
-  grad_grad = v2 * d_input + -v2 * d_target;
-  grad_input = v4 + -v5;
-  grad_target = -v4 + v5;
+  grad_grad = along(d_input, v2 * d_input) + along(d_target, -v2 * d_target);
+  grad_input = along(d_input, v4) + along(d_target, -v5);
+  grad_target = along(d_input, -v4) + along(d_target, v5);
 }
 
 }  // namespace autofn_charbonnier

@@ -108,9 +108,10 @@ namespace autofn {
 using namespace autofn_dpo;
 
 const Blocks kBlocks[] = {
-    {dpo_forward_block<float>, dpo_forward_block<double>},
-    {dpo_backward_block<float>, dpo_backward_block<double>},
-    {dpo_double_backward_block<float>, dpo_double_backward_block<double>},
+    {dpo_forward_block<float>, dpo_forward_block<float>, dpo_forward_block<double>},
+    {dpo_backward_block<float>, dpo_backward_block<float>, dpo_backward_block<double>},
+    {dpo_double_backward_block<float>, dpo_double_backward_block<float>,
+        dpo_double_backward_block<double>},
 };
 
 }  // namespace autofn

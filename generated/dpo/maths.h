@@ -35,6 +35,9 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... 
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
   const T v0 = chosen - rejected;
   const T v1 = std::fma(beta, v0, -(beta * v0));
@@ -69,12 +72,12 @@ AUTOFN_FN void dpo_double_backward(
   const T v5 = square(T(1) / v2);
   const T v6 = v5 * (v4 * (d_chosen * grad));
   const T v7 = v5 * (v4 * (d_rejected * grad));
-  const T v8 = times_lower<kNear>(v3 * d_rejected, v1);
-  const T v9 = times_lower<kNear>(times_lower<kNear>(-v7, v0), v1);
-  const T v10 = times_lower<kNear>(times_lower<kNear>(-v6, v0), v1);
-  grad_grad = times_lower<kNear>(-d_chosen * v3, v1) + v8;
-  grad_chosen = times_lower<kNear>(times_lower<kNear>(v6, v0), v1) + v9;
-  grad_rejected = v10 + times_lower<kNear>(times_lower<kNear>(v7, v0), v1);
+  const T v8 = along(d_rejected, times_lower<kNear>(v3 * d_rejected, v1));
+  const T v9 = along(d_rejected, times_lower<kNear>(times_lower<kNear>(-v7, v0), v1));
+  const T v10 = along(d_rejected, times_lower<kNear>(times_lower<kNear>(v7, v0), v1));
+  grad_grad = along(d_chosen, times_lower<kNear>(-d_chosen * v3, v1)) + v8;
+  grad_chosen = along(d_chosen, times_lower<kNear>(times_lower<kNear>(v6, v0), v1)) + v9;
+  grad_rejected = along(d_chosen, times_lower<kNear>(times_lower<kNear>(-v6, v0), v1)) + v10;
 }
 
 }  // namespace autofn_dpo

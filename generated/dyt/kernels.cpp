@@ -163,9 +163,10 @@ namespace autofn {
 using namespace autofn_dyt;
 
 const Blocks kBlocks[] = {
-    {dyt_forward_block<float>, dyt_forward_block<double>},
-    {dyt_backward_block<float>, dyt_backward_block<double>},
-    {dyt_double_backward_block<float>, dyt_double_backward_block<double>},
+    {dyt_forward_block<float>, dyt_forward_block<float>, dyt_forward_block<double>},
+    {dyt_backward_block<float>, dyt_backward_block<float>, dyt_backward_block<double>},
+    {dyt_double_backward_block<float>, dyt_double_backward_block<float>,
+        dyt_double_backward_block<double>},
 };
 
 }  // namespace autofn

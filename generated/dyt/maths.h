@@ -49,6 +49,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
   return beta + gamma * autofn::tanh(alpha * x);
 }
@@ -86,22 +89,23 @@ AUTOFN_FN void dyt_double_backward(
   const T v13 = v2 + T(1);
   const T v14 = c0 ? v3 * v12 - v13 : v12 - v3 * v13;
   const T v15 = d_x * v8;
-  const T v21 = times_lower<kNear>(times_lower<kNear>(gamma * v15, v2), v4);
   const T v16 = v9 * d_alpha;
   const T v17 = -gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha));
-  const T v23 = times_lower<kNear>(times_lower<kNear>(v17, v2), v4);
   const T v18 = T(4) * v11;
   const T v19 = times_lower<kNear>(-v14 * (gamma * (d_alpha * v18)), v2);
   const T v24 = times_lower<kNear>(times_lower<kNear>(grad * (v8 * d_gamma), v2), v4);
   const T v25 = times_lower<kNear>(times_lower<kNear>(-v14 * (gamma * (d_x * v18)), v2), v4);
   const T v20 = -gamma * (d_alpha * (v11 * (v10 * (T(8) * square(v0)))));
-  const T v26 = times_lower<kNear>(times_lower<kNear>(grad * (v9 * d_gamma), v2), v4);
-  const T v27 = times_lower<kNear>(times_lower<kNear>(grad * v15, v2), v4);
-  const T v22 = v21 + times_lower<kNear>(times_lower<kNear>(gamma * v16, v2), v4);
-  grad_grad = v22 + v10 * d_gamma / v5 + d_beta;
-  grad_x = v23 + times_lower<kNear>(v19, v4) + v24;
-  grad_alpha = v25 + times_lower<kNear>(times_lower<kNear>(v20, v2), v4) + v26;
-  grad_gamma = v27 + times_lower<kNear>(times_lower<kNear>(grad * v16, v2), v4);
+  const T v27 = times_lower<kNear>(times_lower<kNear>(grad * (v9 * d_gamma), v2), v4);
+  const T v22 = along(d_x, times_lower<kNear>(times_lower<kNear>(gamma * v15, v2), v4));
+  const T v21 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(gamma * v16, v2), v4));
+  const T v23 = along(d_x, times_lower<kNear>(times_lower<kNear>(v17, v2), v4));
+  const T v26 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(v20, v2), v4));
+  const T v28 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(grad * v16, v2), v4));
+  grad_grad = v22 + v21 + along(d_gamma, v10 * d_gamma / v5) + along(d_beta, d_beta);
+  grad_x = v23 + along(d_alpha, times_lower<kNear>(v19, v4)) + along(d_gamma, v24);
+  grad_alpha = along(d_x, v25) + v26 + along(d_gamma, v27);
+  grad_gamma = along(d_x, times_lower<kNear>(times_lower<kNear>(grad * v15, v2), v4)) + v28;
 }
 
 }  // namespace autofn_dyt

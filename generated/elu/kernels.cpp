@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_elu;
 
 const Blocks kBlocks[] = {
-    {elu_forward_block<float>, elu_forward_block<double>},
-    {elu_backward_block<float>, elu_backward_block<double>},
-    {elu_double_backward_block<float>, elu_double_backward_block<double>},
+    {elu_forward_block<float>, elu_forward_block<float>, elu_forward_block<double>},
+    {elu_backward_block<float>, elu_backward_block<float>, elu_backward_block<double>},
+    {elu_double_backward_block<float>, elu_double_backward_block<float>,
+        elu_double_backward_block<double>},
 };
 
 }  // namespace autofn

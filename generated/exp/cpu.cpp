@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <cstring>
 #include <vector>
+#ifdef __F16C__
+#include <immintrin.h>
+#endif
 
 #include "kernel.h"
 
@@ -89,6 +92,30 @@ void with_storage(Dtype dtype, const F& f) {
   }
 }
 
+// The start of a row, as far as the processor converts by itself; how far that is.
+template <typename From, typename To>
+int64_t converted(const From*, int64_t, To*) { return 0; }
+
+#ifdef __F16C__  // compilers do not vectorise the scalar instruction
+inline int64_t converted(const Float16* from, int64_t n, float* to) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(narrow));
+  }
+  return i;
+}
+
+inline int64_t converted(const float* from, int64_t n, Float16* to) {
+  int64_t i = 0;
+  for (; i + 8 <= n; i += 8) {
+    const __m128i narrow = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), narrow);
+  }
+  return i;
+}
+#endif
+
 template <typename T> constexpr Dtype dtype_of = sizeof(T) == 8 ? Dtype::float64 : Dtype::float32;
 
 // n elements, `stride` apart, into a buffer.
@@ -97,8 +124,9 @@ void read(const S* from, int64_t stride, int64_t n, T* to) {
   if (stride == 0) {
     std::fill(to, to + n, T(widen(*from)));
   } else if (stride == 1) {
+    const int64_t first = converted(from, n, to);
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) to[i] = T(widen(from[i]));
+    for (int64_t i = first; i < n; ++i) to[i] = T(widen(from[i]));
   } else {
     for (int64_t i = 0; i < n; ++i) to[i] = T(widen(from[i * stride]));
   }
@@ -106,8 +134,21 @@ void read(const S* from, int64_t stride, int64_t n, T* to) {
 
 template <typename T, typename S>
 void write(const T* from, int64_t n, S* to) {
+  const int64_t first = converted(from, n, to);
 #pragma omp simd
-  for (int64_t i = 0; i < n; ++i) narrow(from[i], to[i]);
+  for (int64_t i = first; i < n; ++i) narrow(from[i], to[i]);
+}
+
+// The next block of what lies dense, which the processor does not look that far ahead for while it
+// computes: an eighth of the time of a function of three exponentials, a fifth of 16-bit types'.
+template <typename S>
+void prefetch(const S* next, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(S))) __builtin_prefetch(next + i);
+}
+
+template <typename S>
+void prefetch_to_write(const S* next, int64_t n) {
+  for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(S))) __builtin_prefetch(next + i, 1);
 }
 
 // --- how a call is cut -------------------------------------------------------------------------
@@ -214,7 +255,9 @@ class Reader {
   void fill(S*, const Range& block, int64_t columns) {
     const S* data = static_cast<const S*>(operand_.data);
     if (dense_) {
-      return read(data + block.row * columns + block.column, 1, block.elements(), buffer_);
+      const S* here = data + block.row * columns + block.column;
+      prefetch(here + block.elements(), block.elements());
+      return read(here, 1, block.elements(), buffer_);
     }
     // What the buffer holds already is not read again: a row's one value, or every row's.
     const int64_t first = row_offset(call_, operand_, block.row) + block.column * inner_;
@@ -418,17 +461,11 @@ class Run {
       outputs[k] = static_cast<T*>(call_.outputs[k].data) + begin;
     }
     for (int64_t left = end - begin; left > 0; left -= kBlock) {
-      for (int k = 0; k < kernel_.inputs; ++k) prefetch(inputs[k] + kBlock);
+      for (int k = 0; k < kernel_.inputs; ++k) prefetch(inputs[k] + kBlock, kBlock);
       block_(std::min(left, kBlock), inputs, outputs, call_.numbers, false);
       for (int k = 0; k < kernel_.inputs; ++k) inputs[k] += kBlock;
       for (int k = 0; k < kernel_.outputs; ++k) outputs[k] += kBlock;
     }
-  }
-
-  // The next block of an input, which the processor does not look that far ahead for while it
-  // computes: an eighth of the time of a function of three exponentials.
-  static void prefetch(const T* next) {
-    for (int64_t i = 0; i < kBlock; i += 64 / int64_t(sizeof(T))) __builtin_prefetch(next + i);
   }
 
   void compute(int64_t number) {
@@ -491,7 +528,9 @@ class Run {
       } else if (output.data && outputs[k] == buffers[k]) {
         with_storage(output.dtype, [&](auto* storage) {
           using S = std::remove_pointer_t<decltype(storage)>;
-          write(outputs[k], block.elements(), static_cast<S*>(output.data) + at);
+          S* to = static_cast<S*>(output.data) + at;
+          prefetch_to_write(to + block.elements(), block.elements());
+          write(outputs[k], block.elements(), to);
         });
       }
     }
@@ -528,13 +567,26 @@ class Run {
   int64_t size_ = 0;               // its elements
 };
 
+// Whether every tensor is of a 16-bit type; parameters may be wider.
+bool is_of_16_bits(const Kernel& kernel, const Call& call) {
+  for (int k = 0; k < kernel.inputs + kernel.outputs; ++k) {
+    const Operand& operand = k < kernel.inputs ? call.inputs[k] : call.outputs[k - kernel.inputs];
+    const bool wide = operand.dtype == Dtype::float32 || operand.dtype == Dtype::float64;
+    if (kernel.roles[k] == 't' && wide) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
-void run_on_cpu(int kernel, const Call& call, ParallelFor parallel_for) {
+void run_on_cpu(int index, const Call& call, ParallelFor parallel_for) {
+  const Kernel& kernel = kKernels[index];
+  const Blocks& blocks = kBlocks[index];
   if (call.compute == Dtype::float64) {
-    Run<double>(kKernels[kernel], call, kBlocks[kernel].float64).all(parallel_for);
+    Run<double>(kernel, call, blocks.float64).all(parallel_for);
   } else {
-    Run<float>(kKernels[kernel], call, kBlocks[kernel].float32).all(parallel_for);
+    const auto block = is_of_16_bits(kernel, call) ? blocks.of_16_bits : blocks.float32;
+    Run<float>(kernel, call, block).all(parallel_for);
   }
 }
 

@@ -73,9 +73,10 @@ namespace autofn {
 using namespace autofn_exp;
 
 const Blocks kBlocks[] = {
-    {exp_forward_block<float>, exp_forward_block<double>},
-    {exp_backward_block<float>, exp_backward_block<double>},
-    {exp_double_backward_block<float>, exp_double_backward_block<double>},
+    {exp_forward_block<float>, exp_forward_block<float>, exp_forward_block<double>},
+    {exp_backward_block<float>, exp_backward_block<float>, exp_backward_block<double>},
+    {exp_double_backward_block<float>, exp_double_backward_block<float>,
+        exp_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -37,6 +37,35 @@ void focal_forward_block(
 }
 
 template <typename T>
+void focal_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* input = inputs[0];
+  const T* target = inputs[1];
+  const T alpha = T(numbers[0]);
+  const T gamma = T(numbers[1]);
+  T* out = outputs[0];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::focal_forward<T, true>(input[i], target[i], alpha, gamma);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::focal_forward(input[i], target[i], alpha, gamma);
+    }
+  }
+}
+
+template <typename T>
 void focal_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -64,6 +93,39 @@ void focal_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
+    }
+  }
+}
+
+template <typename T>
+void focal_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* input = inputs[1];
+  const T* target = inputs[2];
+  const T alpha = T(numbers[0]);
+  const T gamma = T(numbers[1]);
+  T* grad_input = outputs[0];
+  T* grad_target = outputs[1];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::focal_backward<T, true>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
+          grad_target[i]);
+      odd += grad_input[i] * T(0) + grad_target[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
+          grad_target[i]);
     }
   }
 }
@@ -111,9 +173,11 @@ namespace autofn {
 using namespace autofn_focal;
 
 const Blocks kBlocks[] = {
-    {focal_forward_block<float>, focal_forward_block<double>},
-    {focal_backward_block<float>, focal_backward_block<double>},
-    {focal_double_backward_block<float>, focal_double_backward_block<double>},
+    {focal_forward_block<float>, focal_forward_block_16_bits<float>, focal_forward_block<double>},
+    {focal_backward_block<float>, focal_backward_block_16_bits<float>,
+        focal_backward_block<double>},
+    {focal_double_backward_block<float>, focal_double_backward_block<float>,
+        focal_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -57,7 +57,12 @@ template <typename S> struct focal_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = focal_forward(widen(in.input.at[k]), widen(in.target.at[k]), alpha, gamma);
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::focal_forward(widen(in.input.at[k]), widen(in.target.at[k]), alpha,
+            gamma);
+      } else {
+        out_v.at[k] = focal_forward(widen(in.input.at[k]), widen(in.target.at[k]), alpha, gamma);
+      }
     }
     at.store(0, out, out_v);
   }
@@ -110,8 +115,13 @@ template <typename S> struct focal_backward_op {
     Pack<T, N> grad_input_v, grad_target_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      focal_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]), alpha,
-          gamma, grad_input_v.at[k], grad_target_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::focal_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]),
+            alpha, gamma, grad_input_v.at[k], grad_target_v.at[k]);
+      } else {
+        focal_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]), alpha,
+            gamma, grad_input_v.at[k], grad_target_v.at[k]);
+      }
     }
     if (grad_input != nullptr) at.store(0, grad_input, grad_input_v);
     if (grad_target != nullptr) at.store(1, grad_target, grad_target_v);

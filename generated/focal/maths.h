@@ -53,6 +53,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
@@ -65,7 +68,8 @@ AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::focal_forward.
 template <typename T, bool kNear = false>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
   return T(scalar::focal_forward<double, kNear>(input, target, alpha, gamma));
@@ -95,7 +99,8 @@ AUTOFN_FN void focal_backward(
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::focal_backward.
 template <typename T, bool kNear = false>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
@@ -167,10 +172,11 @@ AUTOFN_FN void focal_double_backward(
   const T v49 = v47 - autofn::times_exp<kNear>(v46, v3, v4);
   const T v48 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v30 * (v26 * v28), v0), v0);
   const T v50 = v49 - autofn::times_exp<kNear>(v48, v3, v4);
-  const T v52 = d_input * grad * (v50 - autofn::times_exp<kNear>(v32, v3, v4));
-  grad_grad = -v25 * (c0 ? v23 + v1 * v20 : v20 + v1 * v23) + v51;
-  grad_input = v52 + d_target * (v24 * v34);
-  grad_target = v25 * v34;
+  const T v53 = d_input * grad * (v50 - autofn::times_exp<kNear>(v32, v3, v4));
+  const T v52 = along(d_input, -v25 * (c0 ? v23 + v1 * v20 : v20 + v1 * v23));
+  grad_grad = v52 + along(d_target, v51);
+  grad_input = along(d_input, v53) + along(d_target, d_target * (v24 * v34));
+  grad_target = along(d_input, v25 * v34);
 }
 
 }  // namespace autofn_focal

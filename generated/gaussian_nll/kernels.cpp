@@ -37,6 +37,36 @@ void gaussian_nll_forward_block(
 }
 
 template <typename T>
+void gaussian_nll_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* input = inputs[0];
+  const T* target = inputs[1];
+  const T* log_var = inputs[2];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::gaussian_nll_forward<T, true>(input[i], target[i], log_var[i]);
+      odd += doubt(out[i]);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const double again0 = scalar::gaussian_nll_forward<double>(input[i], target[i], log_var[i]);
+      out[i] = doubt(out[i]) == T(0) ? out[i] : T(again0);
+    }
+  }
+}
+
+template <typename T>
 void gaussian_nll_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -66,6 +96,44 @@ void gaussian_nll_backward_block(
     for (std::int64_t i = first; i < last; ++i) {
       gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
           grad_target[i], grad_log_var[i]);
+    }
+  }
+}
+
+template <typename T>
+void gaussian_nll_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* input = inputs[1];
+  const T* target = inputs[2];
+  const T* log_var = inputs[3];
+  T* grad_input = outputs[0];
+  T* grad_target = outputs[1];
+  T* grad_log_var = outputs[2];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::gaussian_nll_backward<T, true>(grad[i], input[i], target[i], log_var[i],
+          grad_input[i], grad_target[i], grad_log_var[i]);
+      odd += doubt(grad_input[i]) + doubt(grad_target[i]) + doubt(grad_log_var[i]);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1, again2;
+      scalar::gaussian_nll_backward<double>(grad[i], input[i], target[i], log_var[i], again0,
+          again1, again2);
+      grad_input[i] = doubt(grad_input[i]) == T(0) ? grad_input[i] : T(again0);
+      grad_target[i] = doubt(grad_target[i]) == T(0) ? grad_target[i] : T(again1);
+      grad_log_var[i] = doubt(grad_log_var[i]) == T(0) ? grad_log_var[i] : T(again2);
     }
   }
 }
@@ -117,9 +185,12 @@ namespace autofn {
 using namespace autofn_gaussian_nll;
 
 const Blocks kBlocks[] = {
-    {gaussian_nll_forward_block<float>, gaussian_nll_forward_block<double>},
-    {gaussian_nll_backward_block<float>, gaussian_nll_backward_block<double>},
-    {gaussian_nll_double_backward_block<float>, gaussian_nll_double_backward_block<double>},
+    {gaussian_nll_forward_block<float>, gaussian_nll_forward_block_16_bits<float>,
+        gaussian_nll_forward_block<double>},
+    {gaussian_nll_backward_block<float>, gaussian_nll_backward_block_16_bits<float>,
+        gaussian_nll_backward_block<double>},
+    {gaussian_nll_double_backward_block<float>, gaussian_nll_double_backward_block<float>,
+        gaussian_nll_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -57,8 +57,13 @@ template <typename S> struct gaussian_nll_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = gaussian_nll_forward(widen(in.input.at[k]), widen(in.target.at[k]),
-          widen(in.log_var.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = gaussian_nll_forward_16_bits(widen(in.input.at[k]), widen(in.target.at[k]),
+            widen(in.log_var.at[k]));
+      } else {
+        out_v.at[k] = gaussian_nll_forward(widen(in.input.at[k]), widen(in.target.at[k]),
+            widen(in.log_var.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }
@@ -113,8 +118,14 @@ template <typename S> struct gaussian_nll_backward_op {
     Pack<T, N> grad_input_v, grad_target_v, grad_log_var_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      gaussian_nll_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]),
-          widen(in.log_var.at[k]), grad_input_v.at[k], grad_target_v.at[k], grad_log_var_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        gaussian_nll_backward_16_bits(widen(in.grad.at[k]), widen(in.input.at[k]),
+            widen(in.target.at[k]), widen(in.log_var.at[k]), grad_input_v.at[k],
+            grad_target_v.at[k], grad_log_var_v.at[k]);
+      } else {
+        gaussian_nll_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]),
+            widen(in.log_var.at[k]), grad_input_v.at[k], grad_target_v.at[k], grad_log_var_v.at[k]);
+      }
     }
     if (grad_input != nullptr) at.store(0, grad_input, grad_input_v);
     if (grad_target != nullptr) at.store(1, grad_target, grad_target_v);

@@ -17,10 +17,20 @@ namespace autofn_gaussian_nll {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // x within [low, high]; NaN stays NaN.
 template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
+
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
 template <typename T, bool kNear = false>
@@ -30,7 +40,17 @@ AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN T gaussian_nll_forward_16_bits(T input, T target, T log_var) {
+  const T out = scalar::gaussian_nll_forward<T, kNear>(input, target, log_var);
+  if (doubt(out) == T(0)) return out;
+  return T(scalar::gaussian_nll_forward<double>(input, target, log_var));
+}
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// gaussian_nll_forward_16_bits.
 template <typename T, bool kNear = false>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
   return T(scalar::gaussian_nll_forward<double, kNear>(input, target, log_var));
@@ -50,7 +70,24 @@ AUTOFN_FN void gaussian_nll_backward(
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, bool kNear = false>
+AUTOFN_FN void gaussian_nll_backward_16_bits(
+    T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
+  scalar::gaussian_nll_backward<T, kNear>(grad, input, target, log_var, grad_input, grad_target,
+      grad_log_var);
+  if (doubt(grad_input) + doubt(grad_target) + doubt(grad_log_var) == T(0)) return;
+  double grad_input_, grad_target_, grad_log_var_;
+  scalar::gaussian_nll_backward<double>(grad, input, target, log_var, grad_input_, grad_target_,
+      grad_log_var_);
+  grad_input = doubt(grad_input) == T(0) ? grad_input : T(grad_input_);
+  grad_target = doubt(grad_target) == T(0) ? grad_target : T(grad_target_);
+  grad_log_var = doubt(grad_log_var) == T(0) ? grad_log_var : T(grad_log_var_);
+}
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// gaussian_nll_backward_16_bits.
 template <typename T, bool kNear = false>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
@@ -79,12 +116,16 @@ AUTOFN_FN void gaussian_nll_double_backward(
   const T v10 = d_input * grad;
   const T v11 = d_target * grad;
   const T v12 = d_log_var * grad;
-  const T v13 = autofn::times_exp<kNear>(v10, v9) + autofn::times_exp<kNear>(-v11, v9);
-  const T v14 = autofn::times_exp<kNear>(-v10, v9) + autofn::times_exp<kNear>(v11, v9);
-  grad_grad = v4 + v6 + v8 * (T(1) - v7);
-  grad_input = v13 + -v3 * v12;
-  grad_target = v14 + -v5 * v12;
-  grad_log_var = -v4 * grad + -v6 * grad + grad * (v7 * v8);
+  const T v13 = along(d_input, v4) + along(d_target, v6);
+  const T v14 = along(d_target, autofn::times_exp<kNear>(-v11, v9));
+  const T v15 = along(d_input, autofn::times_exp<kNear>(v10, v9)) + v14;
+  const T v16 = along(d_input, autofn::times_exp<kNear>(-v10, v9));
+  const T v17 = v16 + along(d_target, autofn::times_exp<kNear>(v11, v9));
+  const T v18 = along(d_input, -v4 * grad) + along(d_target, -v6 * grad);
+  grad_grad = v13 + along(d_log_var, v8 * (T(1) - v7));
+  grad_input = v15 + along(d_log_var, -v3 * v12);
+  grad_target = v17 + along(d_log_var, -v5 * v12);
+  grad_log_var = v18 + along(d_log_var, grad * (v7 * v8));
 }
 
 }  // namespace autofn_gaussian_nll

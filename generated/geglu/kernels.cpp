@@ -111,9 +111,10 @@ namespace autofn {
 using namespace autofn_geglu;
 
 const Blocks kBlocks[] = {
-    {geglu_forward_block<float>, geglu_forward_block<double>},
-    {geglu_backward_block<float>, geglu_backward_block<double>},
-    {geglu_double_backward_block<float>, geglu_double_backward_block<double>},
+    {geglu_forward_block<float>, geglu_forward_block<float>, geglu_forward_block<double>},
+    {geglu_backward_block<float>, geglu_backward_block<float>, geglu_backward_block<double>},
+    {geglu_double_backward_block<float>, geglu_double_backward_block<float>,
+        geglu_double_backward_block<double>},
 };
 
 }  // namespace autofn

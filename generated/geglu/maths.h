@@ -80,6 +80,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
   const T v0 = square(gate);
   const T v1 = T(0.07135481627260025) * v0;
@@ -155,10 +158,12 @@ AUTOFN_FN void geglu_double_backward(
   const T v20 = d_gate * grad;
   const T v21 = v16 * T(1.4142135623730951) * T(0.5641895835477563) + T(3.1915382432114616);
   const T v22 = x * v20 * (c0 ? v17 + v4 * v18 : v18 + v4 * (v21 - v13 - v14 - v15));
-  const T v24 = times_lower<kNear>(times_lower<kNear>(v22 / (v9 * square(v5)), v3), v2);
-  grad_grad = times_lower<kNear>(v8 * (d_gate * x) / v19, v2) + v23;
-  grad_gate = v24 + times_lower<kNear>(v8 * (d_x * grad) / v19, v2);
-  grad_x = times_lower<kNear>(v8 * v20 / v19, v2);
+  const T v25 = times_lower<kNear>(times_lower<kNear>(v22 / (v9 * square(v5)), v3), v2);
+  const T v24 = along(d_gate, times_lower<kNear>(v8 * (d_gate * x) / v19, v2));
+  const T v26 = along(d_x, times_lower<kNear>(v8 * (d_x * grad) / v19, v2));
+  grad_grad = v24 + along(d_x, v23);
+  grad_gate = along(d_gate, v25) + v26;
+  grad_x = along(d_gate, times_lower<kNear>(v8 * v20 / v19, v2));
 }
 }  // namespace scalar
 

@@ -99,9 +99,10 @@ namespace autofn {
 using namespace autofn_gelu;
 
 const Blocks kBlocks[] = {
-    {gelu_forward_block<float>, gelu_forward_block<double>},
-    {gelu_backward_block<float>, gelu_backward_block<double>},
-    {gelu_double_backward_block<float>, gelu_double_backward_block<double>},
+    {gelu_forward_block<float>, gelu_forward_block<float>, gelu_forward_block<double>},
+    {gelu_backward_block<float>, gelu_backward_block<float>, gelu_backward_block<double>},
+    {gelu_double_backward_block<float>, gelu_double_backward_block<float>,
+        gelu_double_backward_block<double>},
 };
 
 }  // namespace autofn

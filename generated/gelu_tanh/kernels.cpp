@@ -99,9 +99,12 @@ namespace autofn {
 using namespace autofn_gelu_tanh;
 
 const Blocks kBlocks[] = {
-    {gelu_tanh_forward_block<float>, gelu_tanh_forward_block<double>},
-    {gelu_tanh_backward_block<float>, gelu_tanh_backward_block<double>},
-    {gelu_tanh_double_backward_block<float>, gelu_tanh_double_backward_block<double>},
+    {gelu_tanh_forward_block<float>, gelu_tanh_forward_block<float>,
+        gelu_tanh_forward_block<double>},
+    {gelu_tanh_backward_block<float>, gelu_tanh_backward_block<float>,
+        gelu_tanh_backward_block<double>},
+    {gelu_tanh_double_backward_block<float>, gelu_tanh_double_backward_block<float>,
+        gelu_tanh_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -107,9 +107,10 @@ namespace autofn {
 using namespace autofn_glu;
 
 const Blocks kBlocks[] = {
-    {glu_forward_block<float>, glu_forward_block<double>},
-    {glu_backward_block<float>, glu_backward_block<double>},
-    {glu_double_backward_block<float>, glu_double_backward_block<double>},
+    {glu_forward_block<float>, glu_forward_block<float>, glu_forward_block<double>},
+    {glu_backward_block<float>, glu_backward_block<float>, glu_backward_block<double>},
+    {glu_double_backward_block<float>, glu_double_backward_block<float>,
+        glu_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -43,6 +43,9 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T glu_forward(T x, T gate) {
   return times_sigmoid<kNear>(x, gate);
 }
@@ -64,12 +67,13 @@ AUTOFN_FN void glu_double_backward(
   const T v4 = square(v2);
   const T v5 = v4 * d_gate;
   const T e0 = autofn::expm1(-v0);
-  const T v7 = times_lower<kNear>(times_lower<kNear>(v5 * x, v3), gate);
   const T v8 = times_lower<kNear>(times_lower<kNear>(grad * (d_x * v4), v3), gate);
   const T v6 = -x * (grad * (d_gate * powi<3>(v2))) * (gate < T(0) ? e0 : -e0);
-  grad_grad = times_lower<kNear>(d_x / v1, gate) + v7;
-  grad_x = times_lower<kNear>(times_lower<kNear>(v5 * grad, v3), gate);
-  grad_gate = v8 + times_lower<kNear>(times_lower<kNear>(v6, v3), gate);
+  const T v7 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v5 * x, v3), gate));
+  const T v9 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v6, v3), gate));
+  grad_grad = along(d_x, times_lower<kNear>(d_x / v1, gate)) + v7;
+  grad_x = along(d_gate, times_lower<kNear>(times_lower<kNear>(v5 * grad, v3), gate));
+  grad_gate = along(d_x, v8) + v9;
 }
 
 }  // namespace autofn_glu

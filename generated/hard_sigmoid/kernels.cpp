@@ -59,9 +59,12 @@ namespace autofn {
 using namespace autofn_hard_sigmoid;
 
 const Blocks kBlocks[] = {
-    {hard_sigmoid_forward_block<float>, hard_sigmoid_forward_block<double>},
-    {hard_sigmoid_backward_block<float>, hard_sigmoid_backward_block<double>},
-    {hard_sigmoid_double_backward_block<float>, hard_sigmoid_double_backward_block<double>},
+    {hard_sigmoid_forward_block<float>, hard_sigmoid_forward_block<float>,
+        hard_sigmoid_forward_block<double>},
+    {hard_sigmoid_backward_block<float>, hard_sigmoid_backward_block<float>,
+        hard_sigmoid_backward_block<double>},
+    {hard_sigmoid_double_backward_block<float>, hard_sigmoid_double_backward_block<float>,
+        hard_sigmoid_double_backward_block<double>},
 };
 
 }  // namespace autofn

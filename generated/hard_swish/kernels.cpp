@@ -60,9 +60,12 @@ namespace autofn {
 using namespace autofn_hard_swish;
 
 const Blocks kBlocks[] = {
-    {hard_swish_forward_block<float>, hard_swish_forward_block<double>},
-    {hard_swish_backward_block<float>, hard_swish_backward_block<double>},
-    {hard_swish_double_backward_block<float>, hard_swish_double_backward_block<double>},
+    {hard_swish_forward_block<float>, hard_swish_forward_block<float>,
+        hard_swish_forward_block<double>},
+    {hard_swish_backward_block<float>, hard_swish_backward_block<float>,
+        hard_swish_backward_block<double>},
+    {hard_swish_double_backward_block<float>, hard_swish_double_backward_block<float>,
+        hard_swish_double_backward_block<double>},
 };
 
 }  // namespace autofn

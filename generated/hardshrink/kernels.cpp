@@ -59,9 +59,12 @@ namespace autofn {
 using namespace autofn_hardshrink;
 
 const Blocks kBlocks[] = {
-    {hardshrink_forward_block<float>, hardshrink_forward_block<double>},
-    {hardshrink_backward_block<float>, hardshrink_backward_block<double>},
-    {hardshrink_double_backward_block<float>, hardshrink_double_backward_block<double>},
+    {hardshrink_forward_block<float>, hardshrink_forward_block<float>,
+        hardshrink_forward_block<double>},
+    {hardshrink_backward_block<float>, hardshrink_backward_block<float>,
+        hardshrink_backward_block<double>},
+    {hardshrink_double_backward_block<float>, hardshrink_double_backward_block<float>,
+        hardshrink_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -59,9 +59,11 @@ namespace autofn {
 using namespace autofn_hardtanh;
 
 const Blocks kBlocks[] = {
-    {hardtanh_forward_block<float>, hardtanh_forward_block<double>},
-    {hardtanh_backward_block<float>, hardtanh_backward_block<double>},
-    {hardtanh_double_backward_block<float>, hardtanh_double_backward_block<double>},
+    {hardtanh_forward_block<float>, hardtanh_forward_block<float>, hardtanh_forward_block<double>},
+    {hardtanh_backward_block<float>, hardtanh_backward_block<float>,
+        hardtanh_backward_block<double>},
+    {hardtanh_double_backward_block<float>, hardtanh_double_backward_block<float>,
+        hardtanh_double_backward_block<double>},
 };
 
 }  // namespace autofn

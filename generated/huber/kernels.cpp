@@ -67,9 +67,10 @@ namespace autofn {
 using namespace autofn_huber;
 
 const Blocks kBlocks[] = {
-    {huber_forward_block<float>, huber_forward_block<double>},
-    {huber_backward_block<float>, huber_backward_block<double>},
-    {huber_double_backward_block<float>, huber_double_backward_block<double>},
+    {huber_forward_block<float>, huber_forward_block<float>, huber_forward_block<double>},
+    {huber_backward_block<float>, huber_backward_block<float>, huber_backward_block<double>},
+    {huber_double_backward_block<float>, huber_double_backward_block<float>,
+        huber_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -22,6 +22,9 @@ template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T huber_forward(T input, T target, T delta) {
   const T v0 = input - target;
   const T v1 = std::fabs(v0);
@@ -48,9 +51,10 @@ AUTOFN_FN void huber_double_backward(
   const T v3 = d_input * grad;
   const T v4 = c0 ? T(-1) : T(0);
   const T v5 = grad * d_target;
-  grad_grad = d_input * (c0 ? v0 : v1) + d_target * (c0 ? -v0 : -v1);
-  grad_input = v2 * v3 + v4 * v5;
-  grad_target = v3 * v4 + v2 * v5;
+  const T v6 = along(d_target, d_target * (c0 ? -v0 : -v1));
+  grad_grad = along(d_input, d_input * (c0 ? v0 : v1)) + v6;
+  grad_input = along(d_input, v2 * v3) + along(d_target, v4 * v5);
+  grad_target = along(d_input, v3 * v4) + along(d_target, v2 * v5);
 }
 
 }  // namespace autofn_huber

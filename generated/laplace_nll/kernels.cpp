@@ -37,6 +37,35 @@ void laplace_nll_forward_block(
 }
 
 template <typename T>
+void laplace_nll_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* input = inputs[0];
+  const T* target = inputs[1];
+  const T* log_scale = inputs[2];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::laplace_nll_forward<T, true>(input[i], target[i], log_scale[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::laplace_nll_forward(input[i], target[i], log_scale[i]);
+    }
+  }
+}
+
+template <typename T>
 void laplace_nll_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -65,6 +94,40 @@ void laplace_nll_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
+          grad_target[i], grad_log_scale[i]);
+    }
+  }
+}
+
+template <typename T>
+void laplace_nll_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* input = inputs[1];
+  const T* target = inputs[2];
+  const T* log_scale = inputs[3];
+  T* grad_input = outputs[0];
+  T* grad_target = outputs[1];
+  T* grad_log_scale = outputs[2];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::laplace_nll_backward<T, true>(grad[i], input[i], target[i], log_scale[i],
+          grad_input[i], grad_target[i], grad_log_scale[i]);
+      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
           grad_target[i], grad_log_scale[i]);
     }
   }
@@ -118,9 +181,12 @@ namespace autofn {
 using namespace autofn_laplace_nll;
 
 const Blocks kBlocks[] = {
-    {laplace_nll_forward_block<float>, laplace_nll_forward_block<double>},
-    {laplace_nll_backward_block<float>, laplace_nll_backward_block<double>},
-    {laplace_nll_double_backward_block<float>, laplace_nll_double_backward_block<double>},
+    {laplace_nll_forward_block<float>, laplace_nll_forward_block_16_bits<float>,
+        laplace_nll_forward_block<double>},
+    {laplace_nll_backward_block<float>, laplace_nll_backward_block_16_bits<float>,
+        laplace_nll_backward_block<double>},
+    {laplace_nll_double_backward_block<float>, laplace_nll_double_backward_block<float>,
+        laplace_nll_double_backward_block<double>},
 };
 
 }  // namespace autofn

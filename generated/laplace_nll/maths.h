@@ -25,6 +25,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
@@ -32,7 +35,8 @@ AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::laplace_nll_forward.
 template <typename T, bool kNear = false>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
   return T(scalar::laplace_nll_forward<double, kNear>(input, target, log_scale));
@@ -51,7 +55,8 @@ AUTOFN_FN void laplace_nll_backward(
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::laplace_nll_backward.
 template <typename T, bool kNear = false>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
@@ -75,10 +80,12 @@ AUTOFN_FN void laplace_nll_double_backward(
   const T v5 = autofn::times_exp<kNear>(std::fabs(v0), v1);
   const T v6 = d_log_scale * grad;
   const T v7 = v2 * v6;
-  grad_grad = v3 + -v4 + d_log_scale * (T(1) - v5);
-  grad_input = -v7;
-  grad_target = v7;
-  grad_log_scale = -v3 * grad + v4 * grad + v5 * v6;
+  const T v8 = along(d_log_scale, d_log_scale * (T(1) - v5));
+  const T v9 = along(d_input, -v3 * grad) + along(d_target, v4 * grad);
+  grad_grad = along(d_input, v3) + along(d_target, -v4) + v8;
+  grad_input = along(d_log_scale, -v7);
+  grad_target = along(d_log_scale, v7);
+  grad_log_scale = v9 + along(d_log_scale, v5 * v6);
 }
 
 }  // namespace autofn_laplace_nll

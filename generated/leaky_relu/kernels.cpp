@@ -59,9 +59,12 @@ namespace autofn {
 using namespace autofn_leaky_relu;
 
 const Blocks kBlocks[] = {
-    {leaky_relu_forward_block<float>, leaky_relu_forward_block<double>},
-    {leaky_relu_backward_block<float>, leaky_relu_backward_block<double>},
-    {leaky_relu_double_backward_block<float>, leaky_relu_double_backward_block<double>},
+    {leaky_relu_forward_block<float>, leaky_relu_forward_block<float>,
+        leaky_relu_forward_block<double>},
+    {leaky_relu_backward_block<float>, leaky_relu_backward_block<float>,
+        leaky_relu_backward_block<double>},
+    {leaky_relu_double_backward_block<float>, leaky_relu_double_backward_block<float>,
+        leaky_relu_double_backward_block<double>},
 };
 
 }  // namespace autofn

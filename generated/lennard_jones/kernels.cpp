@@ -32,6 +32,30 @@ void lennard_jones_forward_block(
 }
 
 template <typename T>
+void lennard_jones_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T* epsilon = inputs[1];
+  const T* sigma = inputs[2];
+  T* out = outputs[0];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T epsilon_one = epsilon[0];
+    const T sigma_one = sigma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = scalar::lennard_jones_forward(x[i], epsilon_one, sigma_one);
+    }
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = scalar::lennard_jones_forward(x[i], epsilon[i], sigma[i]);
+  }
+}
+
+template <typename T>
 void lennard_jones_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -102,9 +126,12 @@ namespace autofn {
 using namespace autofn_lennard_jones;
 
 const Blocks kBlocks[] = {
-    {lennard_jones_forward_block<float>, lennard_jones_forward_block<double>},
-    {lennard_jones_backward_block<float>, lennard_jones_backward_block<double>},
-    {lennard_jones_double_backward_block<float>, lennard_jones_double_backward_block<double>},
+    {lennard_jones_forward_block<float>, lennard_jones_forward_block_16_bits<float>,
+        lennard_jones_forward_block<double>},
+    {lennard_jones_backward_block<float>, lennard_jones_backward_block<float>,
+        lennard_jones_backward_block<double>},
+    {lennard_jones_double_backward_block<float>, lennard_jones_double_backward_block<float>,
+        lennard_jones_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -57,8 +57,13 @@ template <typename S> struct lennard_jones_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = lennard_jones_forward(widen(in.x.at[k]), widen(in.epsilon.at[k]),
-          widen(in.sigma.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::lennard_jones_forward(widen(in.x.at[k]), widen(in.epsilon.at[k]),
+            widen(in.sigma.at[k]));
+      } else {
+        out_v.at[k] = lennard_jones_forward(widen(in.x.at[k]), widen(in.epsilon.at[k]),
+            widen(in.sigma.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }

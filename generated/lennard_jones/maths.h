@@ -26,6 +26,9 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 namespace scalar {
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
   const T v0 = T(1) / x;
@@ -34,7 +37,8 @@ template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma)
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::lennard_jones_forward.
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
   return T(scalar::lennard_jones_forward<double>(x, epsilon, sigma));
 }
@@ -90,12 +94,15 @@ AUTOFN_FN void lennard_jones_double_backward(
   const T v16 = v15 * d_epsilon;
   const T v17 = v10 - T(1);
   const T v18 = epsilon * (grad * (T(144) * v7));
-  const T v20 = grad * (d_sigma * (v0 * v4)) * powi<4>(sigma) * (T(22) * v5 - T(5));
-  const T v19 = grad * (v1 * v2 * powi<8>(v3)) * (T(26) * v5 - T(7)) + -v8 * (v6 * v16);
-  grad_grad = v1 * v9 + v10 * d_epsilon * (v5 - T(1)) + v0 * v14;
-  grad_x = v19 + -v18 * (v12 * v17);
-  grad_epsilon = d_x * (v9 * v15) + v14 * v15;
-  grad_sigma = -d_x * (v18 * (v11 * v17)) + v16 * (v11 * v13) + v20;
+  const T v22 = grad * (d_sigma * (v0 * v4)) * powi<4>(sigma) * (T(22) * v5 - T(5));
+  const T v19 = along(d_x, v1 * v9) + along(d_epsilon, v10 * d_epsilon * (v5 - T(1)));
+  const T v20 = along(d_x, grad * (v1 * v2 * powi<8>(v3)) * (T(26) * v5 - T(7)));
+  const T v21 = v20 + along(d_epsilon, -v8 * (v6 * v16));
+  const T v23 = along(d_x, -d_x * (v18 * (v11 * v17))) + along(d_epsilon, v16 * (v11 * v13));
+  grad_grad = v19 + along(d_sigma, v0 * v14);
+  grad_x = v21 + along(d_sigma, -v18 * (v12 * v17));
+  grad_epsilon = along(d_x, d_x * (v9 * v15)) + along(d_sigma, v14 * v15);
+  grad_sigma = v23 + along(d_sigma, v22);
 }
 
 }  // namespace autofn_lennard_jones

@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_lisht;
 
 const Blocks kBlocks[] = {
-    {lisht_forward_block<float>, lisht_forward_block<double>},
-    {lisht_backward_block<float>, lisht_backward_block<double>},
-    {lisht_double_backward_block<float>, lisht_double_backward_block<double>},
+    {lisht_forward_block<float>, lisht_forward_block<float>, lisht_forward_block<double>},
+    {lisht_backward_block<float>, lisht_backward_block<float>, lisht_backward_block<double>},
+    {lisht_double_backward_block<float>, lisht_double_backward_block<float>,
+        lisht_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -81,9 +81,11 @@ namespace autofn {
 using namespace autofn_log_cosh;
 
 const Blocks kBlocks[] = {
-    {log_cosh_forward_block<float>, log_cosh_forward_block<double>},
-    {log_cosh_backward_block<float>, log_cosh_backward_block<double>},
-    {log_cosh_double_backward_block<float>, log_cosh_double_backward_block<double>},
+    {log_cosh_forward_block<float>, log_cosh_forward_block<float>, log_cosh_forward_block<double>},
+    {log_cosh_backward_block<float>, log_cosh_backward_block<float>,
+        log_cosh_backward_block<double>},
+    {log_cosh_double_backward_block<float>, log_cosh_double_backward_block<float>,
+        log_cosh_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -31,6 +31,9 @@ template <typename T> AUTOFN_FN T logcosh(T x) {
   return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
   return logcosh(input - target);
 }
@@ -54,11 +57,11 @@ AUTOFN_FN void log_cosh_double_backward(
   const T v5 = -v0;
   const T v6 = v4 * (grad * (T(4) * d_input));
   const T v7 = v4 * (grad * (T(4) * d_target));
-  const T v8 = times_lower<kNear>(times_lower<kNear>(-v7, v5), v0);
-  const T v9 = times_lower<kNear>(times_lower<kNear>(-v6, v5), v0);
-  grad_grad = v3 * d_input + -v3 * d_target;
-  grad_input = times_lower<kNear>(times_lower<kNear>(v6, v5), v0) + v8;
-  grad_target = v9 + times_lower<kNear>(times_lower<kNear>(v7, v5), v0);
+  const T v8 = along(d_target, times_lower<kNear>(times_lower<kNear>(-v7, v5), v0));
+  const T v9 = along(d_input, times_lower<kNear>(times_lower<kNear>(-v6, v5), v0));
+  grad_grad = along(d_input, v3 * d_input) + along(d_target, -v3 * d_target);
+  grad_input = along(d_input, times_lower<kNear>(times_lower<kNear>(v6, v5), v0)) + v8;
+  grad_target = v9 + along(d_target, times_lower<kNear>(times_lower<kNear>(v7, v5), v0));
 }
 
 }  // namespace autofn_log_cosh

@@ -36,6 +36,33 @@ void logish_forward_block(
 }
 
 template <typename T>
+void logish_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::logish_forward<T, true>(x[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::logish_forward(x[i]);
+    }
+  }
+}
+
+template <typename T>
 void logish_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -100,9 +127,11 @@ namespace autofn {
 using namespace autofn_logish;
 
 const Blocks kBlocks[] = {
-    {logish_forward_block<float>, logish_forward_block<double>},
-    {logish_backward_block<float>, logish_backward_block<double>},
-    {logish_double_backward_block<float>, logish_double_backward_block<double>},
+    {logish_forward_block<float>, logish_forward_block_16_bits<float>,
+        logish_forward_block<double>},
+    {logish_backward_block<float>, logish_backward_block<float>, logish_backward_block<double>},
+    {logish_double_backward_block<float>, logish_double_backward_block<float>,
+        logish_double_backward_block<double>},
 };
 
 }  // namespace autofn

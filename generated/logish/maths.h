@@ -64,7 +64,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// digits first. 16-bit types do with scalar::logish_forward.
 template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
   const T out = scalar::logish_forward<T, kNear>(x);
   if (doubt(out) == T(0)) return out;

@@ -60,9 +60,10 @@ namespace autofn {
 using namespace autofn_logit;
 
 const Blocks kBlocks[] = {
-    {logit_forward_block<float>, logit_forward_block<double>},
-    {logit_backward_block<float>, logit_backward_block<double>},
-    {logit_double_backward_block<float>, logit_double_backward_block<double>},
+    {logit_forward_block<float>, logit_forward_block<float>, logit_forward_block<double>},
+    {logit_backward_block<float>, logit_backward_block<float>, logit_backward_block<double>},
+    {logit_double_backward_block<float>, logit_double_backward_block<float>,
+        logit_double_backward_block<double>},
 };
 
 }  // namespace autofn

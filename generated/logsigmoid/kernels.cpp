@@ -99,9 +99,12 @@ namespace autofn {
 using namespace autofn_logsigmoid;
 
 const Blocks kBlocks[] = {
-    {logsigmoid_forward_block<float>, logsigmoid_forward_block<double>},
-    {logsigmoid_backward_block<float>, logsigmoid_backward_block<double>},
-    {logsigmoid_double_backward_block<float>, logsigmoid_double_backward_block<double>},
+    {logsigmoid_forward_block<float>, logsigmoid_forward_block<float>,
+        logsigmoid_forward_block<double>},
+    {logsigmoid_backward_block<float>, logsigmoid_backward_block<float>,
+        logsigmoid_backward_block<double>},
+    {logsigmoid_double_backward_block<float>, logsigmoid_double_backward_block<float>,
+        logsigmoid_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -99,9 +99,10 @@ namespace autofn {
 using namespace autofn_mish;
 
 const Blocks kBlocks[] = {
-    {mish_forward_block<float>, mish_forward_block<double>},
-    {mish_backward_block<float>, mish_backward_block<double>},
-    {mish_double_backward_block<float>, mish_double_backward_block<double>},
+    {mish_forward_block<float>, mish_forward_block<float>, mish_forward_block<double>},
+    {mish_backward_block<float>, mish_backward_block<float>, mish_backward_block<double>},
+    {mish_double_backward_block<float>, mish_double_backward_block<float>,
+        mish_double_backward_block<double>},
 };
 
 }  // namespace autofn

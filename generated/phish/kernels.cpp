@@ -36,6 +36,33 @@ void phish_forward_block(
 }
 
 template <typename T>
+void phish_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::phish_forward<T, true>(x[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::phish_forward(x[i]);
+    }
+  }
+}
+
+template <typename T>
 void phish_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -59,6 +86,34 @@ void phish_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = phish_backward(grad[i], x[i]);
+    }
+  }
+}
+
+template <typename T>
+void phish_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  T* grad_x = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = scalar::phish_backward<T, true>(grad[i], x[i]);
+      odd += grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = scalar::phish_backward(grad[i], x[i]);
     }
   }
 }
@@ -93,6 +148,36 @@ void phish_double_backward_block(
   }
 }
 
+template <typename T>
+void phish_double_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* x = inputs[2];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::phish_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::phish_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+    }
+  }
+}
+
 }  // namespace autofn_phish
 
 namespace autofn {
@@ -100,9 +185,11 @@ namespace autofn {
 using namespace autofn_phish;
 
 const Blocks kBlocks[] = {
-    {phish_forward_block<float>, phish_forward_block<double>},
-    {phish_backward_block<float>, phish_backward_block<double>},
-    {phish_double_backward_block<float>, phish_double_backward_block<double>},
+    {phish_forward_block<float>, phish_forward_block_16_bits<float>, phish_forward_block<double>},
+    {phish_backward_block<float>, phish_backward_block_16_bits<float>,
+        phish_backward_block<double>},
+    {phish_double_backward_block<float>, phish_double_backward_block_16_bits<float>,
+        phish_double_backward_block<double>},
 };
 
 }  // namespace autofn

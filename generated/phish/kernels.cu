@@ -49,7 +49,11 @@ template <typename S> struct phish_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = phish_forward(widen(in.x.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::phish_forward(widen(in.x.at[k]));
+      } else {
+        out_v.at[k] = phish_forward(widen(in.x.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }
@@ -92,7 +96,11 @@ template <typename S> struct phish_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = phish_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        grad_x_v.at[k] = scalar::phish_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      } else {
+        grad_x_v.at[k] = phish_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      }
     }
     at.store(0, grad_x, grad_x_v);
   }
@@ -141,8 +149,13 @@ template <typename S> struct phish_double_backward_op {
     Pack<T, N> grad_grad_v, grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      phish_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
-          grad_grad_v.at[k], grad_x_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::phish_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+            grad_grad_v.at[k], grad_x_v.at[k]);
+      } else {
+        phish_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+            grad_grad_v.at[k], grad_x_v.at[k]);
+      }
     }
     if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
     if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);

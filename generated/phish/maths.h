@@ -44,7 +44,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// digits first. 16-bit types do with scalar::phish_forward.
 template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
   const T out = scalar::phish_forward<T, kNear>(x);
   if (doubt(out) == T(0)) return out;
@@ -62,7 +62,8 @@ template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::phish_backward.
 template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
   return T(scalar::phish_backward<double, kNear>(grad, x));
 }
@@ -88,7 +89,8 @@ AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::phish_double_backward.
 template <typename T, bool kNear = false>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   double grad_grad_, grad_x_;

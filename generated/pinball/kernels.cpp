@@ -65,9 +65,10 @@ namespace autofn {
 using namespace autofn_pinball;
 
 const Blocks kBlocks[] = {
-    {pinball_forward_block<float>, pinball_forward_block<double>},
-    {pinball_backward_block<float>, pinball_backward_block<double>},
-    {pinball_double_backward_block<float>, pinball_double_backward_block<double>},
+    {pinball_forward_block<float>, pinball_forward_block<float>, pinball_forward_block<double>},
+    {pinball_backward_block<float>, pinball_backward_block<float>, pinball_backward_block<double>},
+    {pinball_double_backward_block<float>, pinball_double_backward_block<float>,
+        pinball_double_backward_block<double>},
 };
 
 }  // namespace autofn

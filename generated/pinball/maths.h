@@ -28,6 +28,9 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T pinball_forward(T input, T target, T quantile) {
   const T v0 = target - input;
   return maximum(v0 * quantile, v0 * (quantile - T(1)));
@@ -57,7 +60,7 @@ AUTOFN_FN T pinball_double_backward(T grad, T d_input, T d_target, T input, T ta
   const bool c0 = v1 == v3;
   const T v4 = v1 > v3 ? quantile : c0 ? T(0.5) * quantile : T(0);
   const T v5 = v2 * (v1 < v3 ? T(1) : c0 ? T(0.5) : T(0));
-  return d_input * (-v5 - v4) + d_target * (v4 + v5);
+  return along(d_input, d_input * (-v5 - v4)) + along(d_target, d_target * (v4 + v5));
 }
 
 }  // namespace autofn_pinball

@@ -90,9 +90,10 @@ namespace autofn {
 using namespace autofn_prelu;
 
 const Blocks kBlocks[] = {
-    {prelu_forward_block<float>, prelu_forward_block<double>},
-    {prelu_backward_block<float>, prelu_backward_block<double>},
-    {prelu_double_backward_block<float>, prelu_double_backward_block<double>},
+    {prelu_forward_block<float>, prelu_forward_block<float>, prelu_forward_block<double>},
+    {prelu_backward_block<float>, prelu_backward_block<float>, prelu_backward_block<double>},
+    {prelu_double_backward_block<float>, prelu_double_backward_block<float>,
+        prelu_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -14,6 +14,9 @@
 
 namespace autofn_prelu {
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T prelu_forward(T x, T weight) {
   return x > T(0) ? x : weight * x;
 }
@@ -30,9 +33,10 @@ AUTOFN_FN void prelu_double_backward(
     T grad, T d_x, T d_weight, T x, T weight, T& grad_grad, T& grad_x, T& grad_weight) {
   const bool c0 = x > T(0);
   const T v0 = c0 ? T(0) : grad;
-  grad_grad = d_x * (c0 ? T(1) : weight) + (c0 ? T(0) : x * d_weight);
-  grad_x = v0 * d_weight;
-  grad_weight = v0 * d_x;
+  const T v1 = along(d_weight, c0 ? T(0) : x * d_weight);
+  grad_grad = along(d_x, d_x * (c0 ? T(1) : weight)) + v1;
+  grad_x = along(d_weight, v0 * d_weight);
+  grad_weight = along(d_x, v0 * d_x);
 }
 
 }  // namespace autofn_prelu

@@ -67,9 +67,12 @@ namespace autofn {
 using namespace autofn_quadratic;
 
 const Blocks kBlocks[] = {
-    {quadratic_forward_block<float>, quadratic_forward_block<double>},
-    {quadratic_backward_block<float>, quadratic_backward_block<double>},
-    {quadratic_double_backward_block<float>, quadratic_double_backward_block<double>},
+    {quadratic_forward_block<float>, quadratic_forward_block<float>,
+        quadratic_forward_block<double>},
+    {quadratic_backward_block<float>, quadratic_backward_block<float>,
+        quadratic_backward_block<double>},
+    {quadratic_double_backward_block<float>, quadratic_double_backward_block<float>,
+        quadratic_double_backward_block<double>},
 };
 
 }  // namespace autofn

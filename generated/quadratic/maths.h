@@ -16,6 +16,9 @@ namespace autofn_quadratic {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T quadratic_forward(T x, T y) {
   return T(10) * square(x + y);
 }
@@ -34,9 +37,9 @@ AUTOFN_FN void quadratic_double_backward(
   const T v1 = T(20) * grad;
   const T v2 = v1 * d_x;
   const T v3 = v1 * d_y;
-  grad_grad = v0 * d_x + v0 * d_y;
-  grad_x = v2 + v3;
-  grad_y = v2 + v3;
+  grad_grad = along(d_x, v0 * d_x) + along(d_y, v0 * d_y);
+  grad_x = along(d_x, v2) + along(d_y, v3);
+  grad_y = along(d_x, v2) + along(d_y, v3);
 }
 }  // namespace scalar
 

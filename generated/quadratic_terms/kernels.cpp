@@ -81,9 +81,12 @@ namespace autofn {
 using namespace autofn_quadratic_terms;
 
 const Blocks kBlocks[] = {
-    {quadratic_terms_forward_block<float>, quadratic_terms_forward_block<double>},
-    {quadratic_terms_backward_block<float>, quadratic_terms_backward_block<double>},
-    {quadratic_terms_double_backward_block<float>, quadratic_terms_double_backward_block<double>},
+    {quadratic_terms_forward_block<float>, quadratic_terms_forward_block<float>,
+        quadratic_terms_forward_block<double>},
+    {quadratic_terms_backward_block<float>, quadratic_terms_backward_block<float>,
+        quadratic_terms_backward_block<double>},
+    {quadratic_terms_double_backward_block<float>, quadratic_terms_double_backward_block<float>,
+        quadratic_terms_double_backward_block<double>},
 };
 
 }  // namespace autofn

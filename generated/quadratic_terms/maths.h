@@ -19,6 +19,9 @@ namespace autofn_quadratic_terms {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN void quadratic_terms_forward(T x, T y, T& z, T& xx, T& yy, T& xy) {
   z = T(10) * square(x + y);
   xx = square(x);
@@ -44,12 +47,12 @@ AUTOFN_FN void quadratic_terms_double_backward(
   const T v2 = T(2) * d_y;
   const T v3 = T(10) * grad_z;
   const T v4 = grad_xy + T(20) * grad_z;
-  grad_grad_z = v0 * d_x + v0 * d_y;
-  grad_grad_xx = x * v1;
-  grad_grad_yy = y * v2;
-  grad_grad_xy = y * d_x + x * d_y;
-  grad_x = v1 * (v3 + grad_xx) + d_y * v4;
-  grad_y = d_x * v4 + v2 * (v3 + grad_yy);
+  grad_grad_z = along(d_x, v0 * d_x) + along(d_y, v0 * d_y);
+  grad_grad_xx = along(d_x, x * v1);
+  grad_grad_yy = along(d_y, y * v2);
+  grad_grad_xy = along(d_x, y * d_x) + along(d_y, x * d_y);
+  grad_x = along(d_x, v1 * (v3 + grad_xx)) + along(d_y, d_y * v4);
+  grad_y = along(d_x, d_x * v4) + along(d_y, v2 * (v3 + grad_yy));
 }
 }  // namespace scalar
 

@@ -121,9 +121,12 @@ namespace autofn {
 using namespace autofn_quaternion_product;
 
 const Blocks kBlocks[] = {
-    {quaternion_product_forward_block<float>, quaternion_product_forward_block<double>},
-    {quaternion_product_backward_block<float>, quaternion_product_backward_block<double>},
+    {quaternion_product_forward_block<float>, quaternion_product_forward_block<float>,
+        quaternion_product_forward_block<double>},
+    {quaternion_product_backward_block<float>, quaternion_product_backward_block<float>,
+        quaternion_product_backward_block<double>},
     {quaternion_product_double_backward_block<float>,
+        quaternion_product_double_backward_block<float>,
         quaternion_product_double_backward_block<double>},
 };
 

@@ -29,6 +29,9 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   return (a - (s - t)) + (b - t);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T>
 AUTOFN_FN void quaternion_product_forward(
     T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& out0, T& out1, T& out2, T& out3) {
@@ -191,22 +194,38 @@ AUTOFN_FN void quaternion_product_double_backward(
     T d_bx, T d_by, T d_bz, T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& grad_grad_out0,
     T& grad_grad_out1, T& grad_grad_out2, T& grad_grad_out3, T& grad_aw, T& grad_ax, T& grad_ay,
     T& grad_az, T& grad_bw, T& grad_bx, T& grad_by, T& grad_bz) {
-  const T v0 = d_aw * bw + -d_ax * bx + -d_ay * by + -d_az * bz + d_bw * aw + -d_bx * ax;
-  const T v1 = d_aw * bx + bw * d_ax + d_ay * bz + -by * d_az + d_bw * ax + aw * d_bx;
-  const T v2 = d_aw * by + -d_ax * bz + bw * d_ay + bx * d_az + d_bw * ay + d_bx * az;
-  const T v3 = d_aw * bz + d_ax * by + -bx * d_ay + bw * d_az + d_bw * az + -d_bx * ay;
-  grad_grad_out0 = v0 + -d_by * ay + -d_bz * az;
-  grad_grad_out1 = v1 + -d_by * az + ay * d_bz;
-  grad_grad_out2 = v2 + aw * d_by + -ax * d_bz;
-  grad_grad_out3 = v3 + ax * d_by + aw * d_bz;
-  grad_aw = d_bw * grad_out0 + d_bx * grad_out1 + d_by * grad_out2 + d_bz * grad_out3;
-  grad_ax = d_bw * grad_out1 + -d_bx * grad_out0 + d_by * grad_out3 + -d_bz * grad_out2;
-  grad_ay = d_bw * grad_out2 + -d_bx * grad_out3 + -d_by * grad_out0 + d_bz * grad_out1;
-  grad_az = d_bw * grad_out3 + d_bx * grad_out2 + -d_by * grad_out1 + -d_bz * grad_out0;
-  grad_bw = d_aw * grad_out0 + d_ax * grad_out1 + d_ay * grad_out2 + d_az * grad_out3;
-  grad_bx = d_aw * grad_out1 + -d_ax * grad_out0 + -d_ay * grad_out3 + d_az * grad_out2;
-  grad_by = d_aw * grad_out2 + d_ax * grad_out3 + -d_ay * grad_out0 + -d_az * grad_out1;
-  grad_bz = d_aw * grad_out3 + -d_ax * grad_out2 + d_ay * grad_out1 + -d_az * grad_out0;
+  const T v0 = along(d_aw, d_aw * bw) + along(d_ax, -d_ax * bx) + along(d_ay, -d_ay * by);
+  const T v1 = v0 + along(d_az, -d_az * bz) + along(d_bw, d_bw * aw);
+  const T v2 = v1 + along(d_bx, -d_bx * ax) + along(d_by, -d_by * ay);
+  const T v3 = along(d_aw, d_aw * bx) + along(d_ax, bw * d_ax) + along(d_ay, d_ay * bz);
+  const T v4 = v3 + along(d_az, -by * d_az) + along(d_bw, d_bw * ax);
+  const T v5 = v4 + along(d_bx, aw * d_bx) + along(d_by, -d_by * az);
+  const T v6 = along(d_aw, d_aw * by) + along(d_ax, -d_ax * bz) + along(d_ay, bw * d_ay);
+  const T v7 = v6 + along(d_az, bx * d_az) + along(d_bw, d_bw * ay);
+  const T v8 = v7 + along(d_bx, d_bx * az) + along(d_by, aw * d_by);
+  const T v9 = along(d_aw, d_aw * bz) + along(d_ax, d_ax * by) + along(d_ay, -bx * d_ay);
+  const T v10 = v9 + along(d_az, bw * d_az) + along(d_bw, d_bw * az);
+  const T v11 = v10 + along(d_bx, -d_bx * ay) + along(d_by, ax * d_by);
+  const T v12 = along(d_bw, d_bw * grad_out0) + along(d_bx, d_bx * grad_out1);
+  const T v13 = along(d_bw, d_bw * grad_out1) + along(d_bx, -d_bx * grad_out0);
+  const T v14 = along(d_bw, d_bw * grad_out2) + along(d_bx, -d_bx * grad_out3);
+  const T v15 = along(d_bw, d_bw * grad_out3) + along(d_bx, d_bx * grad_out2);
+  const T v16 = along(d_aw, d_aw * grad_out0) + along(d_ax, d_ax * grad_out1);
+  const T v17 = along(d_aw, d_aw * grad_out1) + along(d_ax, -d_ax * grad_out0);
+  const T v18 = along(d_aw, d_aw * grad_out2) + along(d_ax, d_ax * grad_out3);
+  const T v19 = along(d_aw, d_aw * grad_out3) + along(d_ax, -d_ax * grad_out2);
+  grad_grad_out0 = v2 + along(d_bz, -d_bz * az);
+  grad_grad_out1 = v5 + along(d_bz, ay * d_bz);
+  grad_grad_out2 = v8 + along(d_bz, -ax * d_bz);
+  grad_grad_out3 = v11 + along(d_bz, aw * d_bz);
+  grad_aw = v12 + along(d_by, d_by * grad_out2) + along(d_bz, d_bz * grad_out3);
+  grad_ax = v13 + along(d_by, d_by * grad_out3) + along(d_bz, -d_bz * grad_out2);
+  grad_ay = v14 + along(d_by, -d_by * grad_out0) + along(d_bz, d_bz * grad_out1);
+  grad_az = v15 + along(d_by, -d_by * grad_out1) + along(d_bz, -d_bz * grad_out0);
+  grad_bw = v16 + along(d_ay, d_ay * grad_out2) + along(d_az, d_az * grad_out3);
+  grad_bx = v17 + along(d_ay, -d_ay * grad_out3) + along(d_az, d_az * grad_out2);
+  grad_by = v18 + along(d_ay, -d_ay * grad_out0) + along(d_az, -d_az * grad_out1);
+  grad_bz = v19 + along(d_ay, d_ay * grad_out1) + along(d_az, -d_az * grad_out0);
 }
 
 }  // namespace autofn_quaternion_product

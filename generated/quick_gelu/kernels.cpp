@@ -102,9 +102,12 @@ namespace autofn {
 using namespace autofn_quick_gelu;
 
 const Blocks kBlocks[] = {
-    {quick_gelu_forward_block<float>, quick_gelu_forward_block<double>},
-    {quick_gelu_backward_block<float>, quick_gelu_backward_block<double>},
-    {quick_gelu_double_backward_block<float>, quick_gelu_double_backward_block<double>},
+    {quick_gelu_forward_block<float>, quick_gelu_forward_block<float>,
+        quick_gelu_forward_block<double>},
+    {quick_gelu_backward_block<float>, quick_gelu_backward_block<float>,
+        quick_gelu_backward_block<double>},
+    {quick_gelu_double_backward_block<float>, quick_gelu_double_backward_block<float>,
+        quick_gelu_double_backward_block<double>},
 };
 
 }  // namespace autofn

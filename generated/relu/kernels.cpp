@@ -59,9 +59,10 @@ namespace autofn {
 using namespace autofn_relu;
 
 const Blocks kBlocks[] = {
-    {relu_forward_block<float>, relu_forward_block<double>},
-    {relu_backward_block<float>, relu_backward_block<double>},
-    {relu_double_backward_block<float>, relu_double_backward_block<double>},
+    {relu_forward_block<float>, relu_forward_block<float>, relu_forward_block<double>},
+    {relu_backward_block<float>, relu_backward_block<float>, relu_backward_block<double>},
+    {relu_double_backward_block<float>, relu_double_backward_block<float>,
+        relu_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -59,9 +59,10 @@ namespace autofn {
 using namespace autofn_relu6;
 
 const Blocks kBlocks[] = {
-    {relu6_forward_block<float>, relu6_forward_block<double>},
-    {relu6_backward_block<float>, relu6_backward_block<double>},
-    {relu6_double_backward_block<float>, relu6_double_backward_block<double>},
+    {relu6_forward_block<float>, relu6_forward_block<float>, relu6_forward_block<double>},
+    {relu6_backward_block<float>, relu6_backward_block<float>, relu6_backward_block<double>},
+    {relu6_double_backward_block<float>, relu6_double_backward_block<float>,
+        relu6_double_backward_block<double>},
 };
 
 }  // namespace autofn

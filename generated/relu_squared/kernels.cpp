@@ -60,9 +60,12 @@ namespace autofn {
 using namespace autofn_relu_squared;
 
 const Blocks kBlocks[] = {
-    {relu_squared_forward_block<float>, relu_squared_forward_block<double>},
-    {relu_squared_backward_block<float>, relu_squared_backward_block<double>},
-    {relu_squared_double_backward_block<float>, relu_squared_double_backward_block<double>},
+    {relu_squared_forward_block<float>, relu_squared_forward_block<float>,
+        relu_squared_forward_block<double>},
+    {relu_squared_backward_block<float>, relu_squared_backward_block<float>,
+        relu_squared_backward_block<double>},
+    {relu_squared_double_backward_block<float>, relu_squared_double_backward_block<float>,
+        relu_squared_double_backward_block<double>},
 };
 
 }  // namespace autofn

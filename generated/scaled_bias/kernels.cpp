@@ -88,11 +88,16 @@ namespace autofn {
 using namespace autofn_scaled_bias;
 
 const Blocks kBlocks[] = {
-    {scaled_bias_forward_bias_block<float>, scaled_bias_forward_bias_block<double>},
-    {scaled_bias_backward_bias_block<float>, scaled_bias_backward_bias_block<double>},
-    {scaled_bias_double_backward_bias_block<float>, scaled_bias_double_backward_bias_block<double>},
-    {scaled_bias_forward_no_bias_block<float>, scaled_bias_forward_no_bias_block<double>},
-    {scaled_bias_backward_no_bias_block<float>, scaled_bias_backward_no_bias_block<double>},
+    {scaled_bias_forward_bias_block<float>, scaled_bias_forward_bias_block<float>,
+        scaled_bias_forward_bias_block<double>},
+    {scaled_bias_backward_bias_block<float>, scaled_bias_backward_bias_block<float>,
+        scaled_bias_backward_bias_block<double>},
+    {scaled_bias_double_backward_bias_block<float>, scaled_bias_double_backward_bias_block<float>,
+        scaled_bias_double_backward_bias_block<double>},
+    {scaled_bias_forward_no_bias_block<float>, scaled_bias_forward_no_bias_block<float>,
+        scaled_bias_forward_no_bias_block<double>},
+    {scaled_bias_backward_no_bias_block<float>, scaled_bias_backward_no_bias_block<float>,
+        scaled_bias_backward_no_bias_block<double>},
 };
 
 }  // namespace autofn

@@ -18,6 +18,9 @@
 
 namespace autofn_scaled_bias {
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T scaled_bias_forward_bias(T x, T bias, T scale) {
   return bias + scale * x;
 }
@@ -31,7 +34,7 @@ AUTOFN_FN void scaled_bias_backward_bias(T grad, T scale, T& grad_x, T& grad_bia
 // Not needed: grad.
 template <typename T>
 AUTOFN_FN T scaled_bias_double_backward_bias(T grad, T d_x, T d_bias, T scale) {
-  return d_x * scale + d_bias;
+  return along(d_x, d_x * scale) + along(d_bias, d_bias);
 }
 
 template <typename T> AUTOFN_FN T scaled_bias_forward_no_bias(T x, T scale) {

@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_selu;
 
 const Blocks kBlocks[] = {
-    {selu_forward_block<float>, selu_forward_block<double>},
-    {selu_backward_block<float>, selu_backward_block<double>},
-    {selu_double_backward_block<float>, selu_double_backward_block<double>},
+    {selu_forward_block<float>, selu_forward_block<float>, selu_forward_block<double>},
+    {selu_backward_block<float>, selu_backward_block<float>, selu_backward_block<double>},
+    {selu_double_backward_block<float>, selu_double_backward_block<float>,
+        selu_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -92,6 +92,36 @@ void serf_double_backward_block(
   }
 }
 
+template <typename T>
+void serf_double_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* x = inputs[2];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::serf_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::serf_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+    }
+  }
+}
+
 }  // namespace autofn_serf
 
 namespace autofn {
@@ -99,9 +129,10 @@ namespace autofn {
 using namespace autofn_serf;
 
 const Blocks kBlocks[] = {
-    {serf_forward_block<float>, serf_forward_block<double>},
-    {serf_backward_block<float>, serf_backward_block<double>},
-    {serf_double_backward_block<float>, serf_double_backward_block<double>},
+    {serf_forward_block<float>, serf_forward_block<float>, serf_forward_block<double>},
+    {serf_backward_block<float>, serf_backward_block<float>, serf_backward_block<double>},
+    {serf_double_backward_block<float>, serf_double_backward_block_16_bits<float>,
+        serf_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -141,8 +141,13 @@ template <typename S> struct serf_double_backward_op {
     Pack<T, N> grad_grad_v, grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      serf_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
-          grad_grad_v.at[k], grad_x_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::serf_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+            grad_grad_v.at[k], grad_x_v.at[k]);
+      } else {
+        serf_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+            grad_grad_v.at[k], grad_x_v.at[k]);
+      }
     }
     if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
     if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);

@@ -101,7 +101,8 @@ AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x)
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::serf_double_backward.
 template <typename T, bool kNear = false>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   double grad_grad_, grad_x_;

@@ -99,9 +99,10 @@ namespace autofn {
 using namespace autofn_sigmoid;
 
 const Blocks kBlocks[] = {
-    {sigmoid_forward_block<float>, sigmoid_forward_block<double>},
-    {sigmoid_backward_block<float>, sigmoid_backward_block<double>},
-    {sigmoid_double_backward_block<float>, sigmoid_double_backward_block<double>},
+    {sigmoid_forward_block<float>, sigmoid_forward_block<float>, sigmoid_forward_block<double>},
+    {sigmoid_backward_block<float>, sigmoid_backward_block<float>, sigmoid_backward_block<double>},
+    {sigmoid_double_backward_block<float>, sigmoid_double_backward_block<float>,
+        sigmoid_double_backward_block<double>},
 };
 
 }  // namespace autofn

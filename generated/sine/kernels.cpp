@@ -105,9 +105,10 @@ namespace autofn {
 using namespace autofn_sine;
 
 const Blocks kBlocks[] = {
-    {sine_forward_block<float>, sine_forward_block<double>},
-    {sine_backward_block<float>, sine_backward_block<double>},
-    {sine_double_backward_block<float>, sine_double_backward_block<double>},
+    {sine_forward_block<float>, sine_forward_block<float>, sine_forward_block<double>},
+    {sine_backward_block<float>, sine_backward_block<float>, sine_backward_block<double>},
+    {sine_double_backward_block<float>, sine_double_backward_block<float>,
+        sine_double_backward_block<double>},
 };
 
 }  // namespace autofn

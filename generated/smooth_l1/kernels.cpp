@@ -67,9 +67,12 @@ namespace autofn {
 using namespace autofn_smooth_l1;
 
 const Blocks kBlocks[] = {
-    {smooth_l1_forward_block<float>, smooth_l1_forward_block<double>},
-    {smooth_l1_backward_block<float>, smooth_l1_backward_block<double>},
-    {smooth_l1_double_backward_block<float>, smooth_l1_double_backward_block<double>},
+    {smooth_l1_forward_block<float>, smooth_l1_forward_block<float>,
+        smooth_l1_forward_block<double>},
+    {smooth_l1_backward_block<float>, smooth_l1_backward_block<float>,
+        smooth_l1_backward_block<double>},
+    {smooth_l1_double_backward_block<float>, smooth_l1_double_backward_block<float>,
+        smooth_l1_double_backward_block<double>},
 };
 
 }  // namespace autofn

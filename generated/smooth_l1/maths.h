@@ -22,6 +22,9 @@ template <typename T> AUTOFN_FN T sign(T x) {
   return x > T(0) ? T(1) : (x < T(0) ? T(-1) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T smooth_l1_forward(T input, T target, T beta) {
   const T v0 = input - target;
   const T v1 = std::fabs(v0);
@@ -52,9 +55,10 @@ AUTOFN_FN void smooth_l1_double_backward(
   const T v5 = c0 ? -v0 : T(0);
   const T v6 = grad * d_target;
   const T v7 = v0 * v1;
-  grad_grad = d_input * (c0 ? v7 : v2) + d_target * (c0 ? -v7 : -v2);
-  grad_input = v3 * v4 + v5 * v6;
-  grad_target = v4 * v5 + v3 * v6;
+  const T v8 = along(d_target, d_target * (c0 ? -v7 : -v2));
+  grad_grad = along(d_input, d_input * (c0 ? v7 : v2)) + v8;
+  grad_input = along(d_input, v3 * v4) + along(d_target, v5 * v6);
+  grad_target = along(d_input, v4 * v5) + along(d_target, v3 * v6);
 }
 
 }  // namespace autofn_smooth_l1

@@ -118,8 +118,8 @@ namespace autofn {
 using namespace autofn_snake;
 
 const Blocks kBlocks[] = {
-    {snake_forward_block<float>, snake_forward_block<double>},
-    {snake_backward_block<float>, snake_backward_block<double>},
+    {snake_forward_block<float>, snake_forward_block<float>, snake_forward_block<double>},
+    {snake_backward_block<float>, snake_backward_block<float>, snake_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -194,9 +194,12 @@ namespace autofn {
 using namespace autofn_snake_beta;
 
 const Blocks kBlocks[] = {
-    {snake_beta_forward_block<float>, snake_beta_forward_block<double>},
-    {snake_beta_backward_block<float>, snake_beta_backward_block<double>},
-    {snake_beta_double_backward_block<float>, snake_beta_double_backward_block<double>},
+    {snake_beta_forward_block<float>, snake_beta_forward_block<float>,
+        snake_beta_forward_block<double>},
+    {snake_beta_backward_block<float>, snake_beta_backward_block<float>,
+        snake_beta_backward_block<double>},
+    {snake_beta_double_backward_block<float>, snake_beta_double_backward_block<float>,
+        snake_beta_double_backward_block<double>},
 };
 
 }  // namespace autofn

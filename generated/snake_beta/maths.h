@@ -42,6 +42,9 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T 
   return x < T(0) ? low : v;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
   const T v0 = square(autofn::sin<kNear>(autofn::times_exp<kNear>(x, alpha)));
   return x + v0 / (autofn::exp<kNear>(beta) + T(1e-09));
@@ -94,21 +97,25 @@ AUTOFN_FN void snake_beta_double_backward(
   const T v11 = square(v6);
   const T cs0 = autofn::cos<kNear>(v1);
   const T v12 = grad * (v2 + T(2) * autofn::times_exp<kNear>(v0 * cs0, alpha));
-  const T v17 = v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1));
   const T v18 = times_lower<kNear>(times_lower<kNear>(-d_beta * (v10 * v11), beta), v8);
   const T v13 = grad * (T(2) * v7) * autofn::times_exp<kNear>(cs0, T(2) * alpha);
   const T v14 = v11 * (v2 * grad);
-  const T v20 = times_lower<kNear>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
+  const T v21 = times_lower<kNear>(times_lower<kNear>(-d_beta * v14, beta), v8);
+  const T v22 = times_lower<kNear>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
   const T v15 = v11 * (v9 * grad);
-  const T v21 = times_lower<kNear>(times_lower<kNear>(-d_beta * v15, beta), v8);
-  const T v22 = times_lower<kNear>(times_lower<kNear>(-d_alpha * v15, beta), v8);
+  const T v23 = times_lower<kNear>(times_lower<kNear>(-d_beta * v15, beta), v8);
+  const T v25 = times_lower<kNear>(times_lower<kNear>(-d_alpha * v15, beta), v8);
   const T v16 = -grad * (d_beta * (v10 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
-  const T v19 = times_lower<kNear>(v13, v8) + times_lower<kNear>(d_alpha * (v6 * v12), v8);
-  const T v23 = times_lower<kNear>(times_lower<kNear>(-d_x * v14, beta), v8) + v22;
-  grad_grad = v17 + times_lower<kNear>(d_alpha * (v6 * v9), v8) + v18;
-  grad_x = v19 + times_lower<kNear>(times_lower<kNear>(-d_beta * v14, beta), v8);
-  grad_alpha = times_lower<kNear>(v7 * v12, v8) + v20 + v21;
-  grad_beta = v23 + times_lower<kNear>(times_lower<kNear>(v16, beta), v8);
+  const T v17 = along(d_x, v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1)));
+  const T v19 = v17 + along(d_alpha, times_lower<kNear>(d_alpha * (v6 * v9), v8));
+  const T v20 = along(d_alpha, times_lower<kNear>(d_alpha * (v6 * v12), v8));
+  const T v24 = along(d_x, times_lower<kNear>(v7 * v12, v8)) + along(d_alpha, v22);
+  const T v26 = along(d_x, times_lower<kNear>(times_lower<kNear>(-d_x * v14, beta), v8));
+  const T v27 = along(d_beta, times_lower<kNear>(times_lower<kNear>(v16, beta), v8));
+  grad_grad = v19 + along(d_beta, v18);
+  grad_x = along(d_x, times_lower<kNear>(v13, v8)) + v20 + along(d_beta, v21);
+  grad_alpha = v24 + along(d_beta, v23);
+  grad_beta = v26 + along(d_alpha, v25) + v27;
 }
 }  // namespace scalar
 

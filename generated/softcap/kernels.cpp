@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_softcap;
 
 const Blocks kBlocks[] = {
-    {softcap_forward_block<float>, softcap_forward_block<double>},
-    {softcap_backward_block<float>, softcap_backward_block<double>},
-    {softcap_double_backward_block<float>, softcap_double_backward_block<double>},
+    {softcap_forward_block<float>, softcap_forward_block<float>, softcap_forward_block<double>},
+    {softcap_backward_block<float>, softcap_backward_block<float>, softcap_backward_block<double>},
+    {softcap_double_backward_block<float>, softcap_double_backward_block<float>,
+        softcap_double_backward_block<double>},
 };
 
 }  // namespace autofn

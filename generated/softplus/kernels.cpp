@@ -99,9 +99,11 @@ namespace autofn {
 using namespace autofn_softplus;
 
 const Blocks kBlocks[] = {
-    {softplus_forward_block<float>, softplus_forward_block<double>},
-    {softplus_backward_block<float>, softplus_backward_block<double>},
-    {softplus_double_backward_block<float>, softplus_double_backward_block<double>},
+    {softplus_forward_block<float>, softplus_forward_block<float>, softplus_forward_block<double>},
+    {softplus_backward_block<float>, softplus_backward_block<float>,
+        softplus_backward_block<double>},
+    {softplus_double_backward_block<float>, softplus_double_backward_block<float>,
+        softplus_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -59,9 +59,12 @@ namespace autofn {
 using namespace autofn_softshrink;
 
 const Blocks kBlocks[] = {
-    {softshrink_forward_block<float>, softshrink_forward_block<double>},
-    {softshrink_backward_block<float>, softshrink_backward_block<double>},
-    {softshrink_double_backward_block<float>, softshrink_double_backward_block<double>},
+    {softshrink_forward_block<float>, softshrink_forward_block<float>,
+        softshrink_forward_block<double>},
+    {softshrink_backward_block<float>, softshrink_backward_block<float>,
+        softshrink_backward_block<double>},
+    {softshrink_double_backward_block<float>, softshrink_double_backward_block<float>,
+        softshrink_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -60,9 +60,11 @@ namespace autofn {
 using namespace autofn_softsign;
 
 const Blocks kBlocks[] = {
-    {softsign_forward_block<float>, softsign_forward_block<double>},
-    {softsign_backward_block<float>, softsign_backward_block<double>},
-    {softsign_double_backward_block<float>, softsign_double_backward_block<double>},
+    {softsign_forward_block<float>, softsign_forward_block<float>, softsign_forward_block<double>},
+    {softsign_backward_block<float>, softsign_backward_block<float>,
+        softsign_backward_block<double>},
+    {softsign_double_backward_block<float>, softsign_double_backward_block<float>,
+        softsign_double_backward_block<double>},
 };
 
 }  // namespace autofn

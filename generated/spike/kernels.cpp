@@ -60,9 +60,10 @@ namespace autofn {
 using namespace autofn_spike;
 
 const Blocks kBlocks[] = {
-    {spike_forward_block<float>, spike_forward_block<double>},
-    {spike_backward_block<float>, spike_backward_block<double>},
-    {spike_double_backward_block<float>, spike_double_backward_block<double>},
+    {spike_forward_block<float>, spike_forward_block<float>, spike_forward_block<double>},
+    {spike_backward_block<float>, spike_backward_block<float>, spike_backward_block<double>},
+    {spike_double_backward_block<float>, spike_double_backward_block<float>,
+        spike_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -60,9 +60,12 @@ namespace autofn {
 using namespace autofn_squareplus;
 
 const Blocks kBlocks[] = {
-    {squareplus_forward_block<float>, squareplus_forward_block<double>},
-    {squareplus_backward_block<float>, squareplus_backward_block<double>},
-    {squareplus_double_backward_block<float>, squareplus_double_backward_block<double>},
+    {squareplus_forward_block<float>, squareplus_forward_block<float>,
+        squareplus_forward_block<double>},
+    {squareplus_backward_block<float>, squareplus_backward_block<float>,
+        squareplus_backward_block<double>},
+    {squareplus_double_backward_block<float>, squareplus_double_backward_block<float>,
+        squareplus_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -130,9 +130,12 @@ namespace autofn {
 using namespace autofn_star_relu;
 
 const Blocks kBlocks[] = {
-    {star_relu_forward_block<float>, star_relu_forward_block<double>},
-    {star_relu_backward_block<float>, star_relu_backward_block<double>},
-    {star_relu_double_backward_block<float>, star_relu_double_backward_block<double>},
+    {star_relu_forward_block<float>, star_relu_forward_block<float>,
+        star_relu_forward_block<double>},
+    {star_relu_backward_block<float>, star_relu_backward_block<float>,
+        star_relu_backward_block<double>},
+    {star_relu_double_backward_block<float>, star_relu_double_backward_block<float>,
+        star_relu_double_backward_block<double>},
 };
 
 }  // namespace autofn

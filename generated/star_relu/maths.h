@@ -35,6 +35,9 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
   const T v0 = maximum(x, T(0));
   const T v1 = scale * v0;
@@ -76,9 +79,10 @@ AUTOFN_FN void star_relu_double_backward(
   const T v2 = v1 * (T(2) * v0);
   const T v3 = d_x * scale;
   const T v4 = v2 * grad;
-  grad_grad = v2 * v3 + v0 * (v0 * d_scale) + d_bias;
-  grad_x = grad * (v3 * (T(2) * v1)) + v4 * d_scale;
-  grad_scale = d_x * v4;
+  const T v5 = along(d_x, v2 * v3) + along(d_scale, v0 * (v0 * d_scale));
+  grad_grad = v5 + along(d_bias, d_bias);
+  grad_x = along(d_x, grad * (v3 * (T(2) * v1))) + along(d_scale, v4 * d_scale);
+  grad_scale = along(d_x, d_x * v4);
 }
 
 }  // namespace autofn_star_relu

@@ -59,9 +59,11 @@ namespace autofn {
 using namespace autofn_ste_sign;
 
 const Blocks kBlocks[] = {
-    {ste_sign_forward_block<float>, ste_sign_forward_block<double>},
-    {ste_sign_backward_block<float>, ste_sign_backward_block<double>},
-    {ste_sign_double_backward_block<float>, ste_sign_double_backward_block<double>},
+    {ste_sign_forward_block<float>, ste_sign_forward_block<float>, ste_sign_forward_block<double>},
+    {ste_sign_backward_block<float>, ste_sign_backward_block<float>,
+        ste_sign_backward_block<double>},
+    {ste_sign_double_backward_block<float>, ste_sign_double_backward_block<float>,
+        ste_sign_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -107,9 +107,10 @@ namespace autofn {
 using namespace autofn_swiglu;
 
 const Blocks kBlocks[] = {
-    {swiglu_forward_block<float>, swiglu_forward_block<double>},
-    {swiglu_backward_block<float>, swiglu_backward_block<double>},
-    {swiglu_double_backward_block<float>, swiglu_double_backward_block<double>},
+    {swiglu_forward_block<float>, swiglu_forward_block<float>, swiglu_forward_block<double>},
+    {swiglu_backward_block<float>, swiglu_backward_block<float>, swiglu_backward_block<double>},
+    {swiglu_double_backward_block<float>, swiglu_double_backward_block<float>,
+        swiglu_double_backward_block<double>},
 };
 
 }  // namespace autofn

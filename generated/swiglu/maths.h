@@ -48,6 +48,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T swiglu_forward(T gate, T x) {
   return times_sigmoid<kNear>(gate * x, gate);
 }
@@ -75,12 +78,12 @@ AUTOFN_FN void swiglu_double_backward(
   const T v6 = gate - T(2);
   const T v7 = gate + T(2);
   const T v8 = v4 * d_gate;
-  const T v10 = times_lower<kNear>(gate * d_x / v1, gate);
   const T v9 = -x * (grad * (d_gate * powi<3>(v2))) * (c0 ? v0 * v6 - v7 : v6 - v0 * v7);
-  const T v11 = times_lower<kNear>(times_lower<kNear>(v9, -gate), gate);
-  grad_grad = times_lower<kNear>(v5 * (x * v8), gate) + v10;
-  grad_gate = v11 + times_lower<kNear>(v5 * (grad * (v4 * d_x)), gate);
-  grad_x = times_lower<kNear>(v5 * (grad * v8), gate);
+  const T v10 = along(d_gate, times_lower<kNear>(v5 * (x * v8), gate));
+  const T v11 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v9, -gate), gate));
+  grad_grad = v10 + along(d_x, times_lower<kNear>(gate * d_x / v1, gate));
+  grad_gate = v11 + along(d_x, times_lower<kNear>(v5 * (grad * (v4 * d_x)), gate));
+  grad_x = along(d_gate, times_lower<kNear>(v5 * (grad * v8), gate));
 }
 
 }  // namespace autofn_swiglu

@@ -99,9 +99,10 @@ namespace autofn {
 using namespace autofn_swish;
 
 const Blocks kBlocks[] = {
-    {swish_forward_block<float>, swish_forward_block<double>},
-    {swish_backward_block<float>, swish_backward_block<double>},
-    {swish_double_backward_block<float>, swish_double_backward_block<double>},
+    {swish_forward_block<float>, swish_forward_block<float>, swish_forward_block<double>},
+    {swish_backward_block<float>, swish_backward_block<float>, swish_backward_block<double>},
+    {swish_double_backward_block<float>, swish_double_backward_block<float>,
+        swish_double_backward_block<double>},
 };
 
 }  // namespace autofn

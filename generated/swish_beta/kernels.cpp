@@ -178,9 +178,12 @@ namespace autofn {
 using namespace autofn_swish_beta;
 
 const Blocks kBlocks[] = {
-    {swish_beta_forward_block<float>, swish_beta_forward_block<double>},
-    {swish_beta_backward_block<float>, swish_beta_backward_block<double>},
-    {swish_beta_double_backward_block<float>, swish_beta_double_backward_block<double>},
+    {swish_beta_forward_block<float>, swish_beta_forward_block<float>,
+        swish_beta_forward_block<double>},
+    {swish_beta_backward_block<float>, swish_beta_backward_block<float>,
+        swish_beta_backward_block<double>},
+    {swish_beta_double_backward_block<float>, swish_beta_double_backward_block<float>,
+        swish_beta_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -55,6 +55,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, bool kNear = false> AUTOFN_FN T swish_beta_forward(T x, T beta) {
   return times_sigmoid<kNear>(x, x * beta);
 }
@@ -94,11 +97,13 @@ AUTOFN_FN void swish_beta_double_backward(
   const T v12 = times_lower<kNear>(-v11 * (beta * (grad * (v10 * d_x))), v7);
   const T v13 = v0 * v10;
   const T v14 = times_lower<kNear>(-v11 * (grad * (d_beta * v13)), v7);
-  const T v18 = times_lower<kNear>(times_lower<kNear>(-v11 * (grad * (d_x * v13)), v7), v1);
+  const T v19 = times_lower<kNear>(times_lower<kNear>(-v11 * (grad * (d_x * v13)), v7), v1);
   const T v15 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
-  grad_grad = v16 + v17;
-  grad_x = times_lower<kNear>(v12, v1) + times_lower<kNear>(v14, v1);
-  grad_beta = v18 + times_lower<kNear>(times_lower<kNear>(v15, v7), v1);
+  const T v18 = along(d_beta, times_lower<kNear>(v14, v1));
+  const T v20 = along(d_beta, times_lower<kNear>(times_lower<kNear>(v15, v7), v1));
+  grad_grad = along(d_x, v16) + along(d_beta, v17);
+  grad_x = along(d_x, times_lower<kNear>(v12, v1)) + v18;
+  grad_beta = along(d_x, v19) + v20;
 }
 }  // namespace scalar
 

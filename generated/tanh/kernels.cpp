@@ -86,9 +86,10 @@ namespace autofn {
 using namespace autofn_tanh;
 
 const Blocks kBlocks[] = {
-    {tanh_forward_block<float>, tanh_forward_block<double>},
-    {tanh_backward_block<float>, tanh_backward_block<double>},
-    {tanh_double_backward_block<float>, tanh_double_backward_block<double>},
+    {tanh_forward_block<float>, tanh_forward_block<float>, tanh_forward_block<double>},
+    {tanh_backward_block<float>, tanh_backward_block<float>, tanh_backward_block<double>},
+    {tanh_double_backward_block<float>, tanh_double_backward_block<float>,
+        tanh_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -99,9 +99,11 @@ namespace autofn {
 using namespace autofn_tanh_exp;
 
 const Blocks kBlocks[] = {
-    {tanh_exp_forward_block<float>, tanh_exp_forward_block<double>},
-    {tanh_exp_backward_block<float>, tanh_exp_backward_block<double>},
-    {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block<double>},
+    {tanh_exp_forward_block<float>, tanh_exp_forward_block<float>, tanh_exp_forward_block<double>},
+    {tanh_exp_backward_block<float>, tanh_exp_backward_block<float>,
+        tanh_exp_backward_block<double>},
+    {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block<float>,
+        tanh_exp_double_backward_block<double>},
 };
 
 }  // namespace autofn

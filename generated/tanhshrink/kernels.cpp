@@ -73,9 +73,12 @@ namespace autofn {
 using namespace autofn_tanhshrink;
 
 const Blocks kBlocks[] = {
-    {tanhshrink_forward_block<float>, tanhshrink_forward_block<double>},
-    {tanhshrink_backward_block<float>, tanhshrink_backward_block<double>},
-    {tanhshrink_double_backward_block<float>, tanhshrink_double_backward_block<double>},
+    {tanhshrink_forward_block<float>, tanhshrink_forward_block<float>,
+        tanhshrink_forward_block<double>},
+    {tanhshrink_backward_block<float>, tanhshrink_backward_block<float>,
+        tanhshrink_backward_block<double>},
+    {tanhshrink_double_backward_block<float>, tanhshrink_double_backward_block<float>,
+        tanhshrink_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -60,9 +60,12 @@ namespace autofn {
 using namespace autofn_threshold;
 
 const Blocks kBlocks[] = {
-    {threshold_forward_block<float>, threshold_forward_block<double>},
-    {threshold_backward_block<float>, threshold_backward_block<double>},
-    {threshold_double_backward_block<float>, threshold_double_backward_block<double>},
+    {threshold_forward_block<float>, threshold_forward_block<float>,
+        threshold_forward_block<double>},
+    {threshold_backward_block<float>, threshold_backward_block<float>,
+        threshold_backward_block<double>},
+    {threshold_double_backward_block<float>, threshold_double_backward_block<float>,
+        threshold_double_backward_block<double>},
 };
 
 }  // namespace autofn

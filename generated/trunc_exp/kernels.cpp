@@ -99,9 +99,12 @@ namespace autofn {
 using namespace autofn_trunc_exp;
 
 const Blocks kBlocks[] = {
-    {trunc_exp_forward_block<float>, trunc_exp_forward_block<double>},
-    {trunc_exp_backward_block<float>, trunc_exp_backward_block<double>},
-    {trunc_exp_double_backward_block<float>, trunc_exp_double_backward_block<double>},
+    {trunc_exp_forward_block<float>, trunc_exp_forward_block<float>,
+        trunc_exp_forward_block<double>},
+    {trunc_exp_backward_block<float>, trunc_exp_backward_block<float>,
+        trunc_exp_backward_block<double>},
+    {trunc_exp_double_backward_block<float>, trunc_exp_double_backward_block<float>,
+        trunc_exp_double_backward_block<double>},
 };
 
 }  // namespace autofn

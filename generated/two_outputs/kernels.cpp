@@ -65,9 +65,12 @@ namespace autofn {
 using namespace autofn_two_outputs;
 
 const Blocks kBlocks[] = {
-    {two_outputs_forward_block<float>, two_outputs_forward_block<double>},
-    {two_outputs_backward_block<float>, two_outputs_backward_block<double>},
-    {two_outputs_double_backward_block<float>, two_outputs_double_backward_block<double>},
+    {two_outputs_forward_block<float>, two_outputs_forward_block<float>,
+        two_outputs_forward_block<double>},
+    {two_outputs_backward_block<float>, two_outputs_backward_block<float>,
+        two_outputs_backward_block<double>},
+    {two_outputs_double_backward_block<float>, two_outputs_double_backward_block<float>,
+        two_outputs_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -59,6 +59,57 @@ void xielu_forward_block(
 }
 
 template <typename T>
+void xielu_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T* alpha_p = inputs[1];
+  const T* alpha_n = inputs[2];
+  const T beta = T(numbers[0]);
+  const T eps = T(numbers[1]);
+  T* out = outputs[0];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_p_one = alpha_p[0];
+    const T alpha_n_one = alpha_n[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = scalar::xielu_forward<T, true>(x[i], alpha_p_one, alpha_n_one, beta, eps);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = scalar::xielu_forward(x[i], alpha_p_one, alpha_n_one, beta, eps);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::xielu_forward<T, true>(x[i], alpha_p[i], alpha_n[i], beta, eps);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::xielu_forward(x[i], alpha_p[i], alpha_n[i], beta, eps);
+    }
+  }
+}
+
+template <typename T>
 void xielu_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -191,9 +242,10 @@ namespace autofn {
 using namespace autofn_xielu;
 
 const Blocks kBlocks[] = {
-    {xielu_forward_block<float>, xielu_forward_block<double>},
-    {xielu_backward_block<float>, xielu_backward_block<double>},
-    {xielu_double_backward_block<float>, xielu_double_backward_block<double>},
+    {xielu_forward_block<float>, xielu_forward_block_16_bits<float>, xielu_forward_block<double>},
+    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block<double>},
+    {xielu_double_backward_block<float>, xielu_double_backward_block<float>,
+        xielu_double_backward_block<double>},
 };
 
 }  // namespace autofn

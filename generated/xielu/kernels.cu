@@ -61,8 +61,13 @@ template <typename S> struct xielu_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = xielu_forward(widen(in.x.at[k]), widen(in.alpha_p.at[k]),
-          widen(in.alpha_n.at[k]), beta, eps);
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::xielu_forward(widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+            widen(in.alpha_n.at[k]), beta, eps);
+      } else {
+        out_v.at[k] = xielu_forward(widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+            widen(in.alpha_n.at[k]), beta, eps);
+      }
     }
     at.store(0, out, out_v);
   }

@@ -43,6 +43,9 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
   return a > b || a != a ? a : b;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 namespace scalar {
 template <typename T, bool kNear = false>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
@@ -53,7 +56,8 @@ AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::xielu_forward.
 template <typename T, bool kNear = false>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
   return T(scalar::xielu_forward<double, kNear>(x, alpha_p, alpha_n, beta, eps));
@@ -106,11 +110,14 @@ AUTOFN_FN void xielu_double_backward(
   const T v12 = c0 ? times_sigmoid<kNear>(x * (x * d_alpha_p), alpha_p) : T(0);
   const T v10 = times_sigmoid<kNear, true>(square(x) * v7, alpha_p);
   const T v11 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4 * v9, alpha_n), alpha_n);
-  const T v13 = d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0) + v12;
-  grad_grad = v13 + (c0 ? T(0) : times_sigmoid<kNear>(v4 * d_alpha_n, alpha_n));
-  grad_x = v5 * (c0 ? v0 : v1 * v3 * (sp0 + beta)) + v6 * v7 + v8 * v9;
-  grad_alpha_p = v5 * v6 + (c0 ? times_sigmoid<kNear>(v10, alpha_p) : T(0));
-  grad_alpha_n = v5 * v8 + (c0 ? T(0) : v11);
+  const T v13 = along(d_x, d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0));
+  const T v14 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kNear>(v4 * d_alpha_n, alpha_n));
+  const T v15 = along(d_x, v5 * (c0 ? v0 : v1 * v3 * (sp0 + beta)));
+  const T v16 = along(d_alpha_p, c0 ? times_sigmoid<kNear>(v10, alpha_p) : T(0));
+  grad_grad = v13 + along(d_alpha_p, v12) + v14;
+  grad_x = v15 + along(d_alpha_p, v6 * v7) + along(d_alpha_n, v8 * v9);
+  grad_alpha_p = along(d_x, v5 * v6) + v16;
+  grad_alpha_n = along(d_x, v5 * v8) + along(d_alpha_n, c0 ? T(0) : v11);
 }
 }  // namespace scalar
 

@@ -58,6 +58,54 @@ void leaky_silu_forward_block(
 }
 
 template <typename T>
+void leaky_silu_forward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T* leak = inputs[1];
+  T* out = outputs[0];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T leak_one = leak[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak_one);
+        odd += out[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = scalar::leaky_silu_forward(x[i], leak_one);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak[i]);
+      odd += out[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = scalar::leaky_silu_forward(x[i], leak[i]);
+    }
+  }
+}
+
+template <typename T>
 void leaky_silu_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -103,6 +151,56 @@ void leaky_silu_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+    }
+  }
+}
+
+template <typename T>
+void leaky_silu_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T* leak = inputs[2];
+  T* grad_x = outputs[0];
+  T* grad_leak = outputs[1];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T leak_one = leak[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::leaky_silu_backward(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
     }
   }
 }
@@ -172,9 +270,12 @@ namespace autofn {
 using namespace autofn_leaky_silu;
 
 const Blocks kBlocks[] = {
-    {leaky_silu_forward_block<float>, leaky_silu_forward_block<double>},
-    {leaky_silu_backward_block<float>, leaky_silu_backward_block<double>},
-    {leaky_silu_double_backward_block<float>, leaky_silu_double_backward_block<double>},
+    {leaky_silu_forward_block<float>, leaky_silu_forward_block_16_bits<float>,
+        leaky_silu_forward_block<double>},
+    {leaky_silu_backward_block<float>, leaky_silu_backward_block_16_bits<float>,
+        leaky_silu_backward_block<double>},
+    {leaky_silu_double_backward_block<float>, leaky_silu_double_backward_block<float>,
+        leaky_silu_double_backward_block<double>},
 };
 
 }  // namespace autofn

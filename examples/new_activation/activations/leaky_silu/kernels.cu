@@ -53,7 +53,11 @@ template <typename S> struct leaky_silu_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = leaky_silu_forward(widen(in.x.at[k]), widen(in.leak.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::leaky_silu_forward(widen(in.x.at[k]), widen(in.leak.at[k]));
+      } else {
+        out_v.at[k] = leaky_silu_forward(widen(in.x.at[k]), widen(in.leak.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }
@@ -102,8 +106,13 @@ template <typename S> struct leaky_silu_backward_op {
     Pack<T, N> grad_x_v, grad_leak_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      leaky_silu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.leak.at[k]),
-          grad_x_v.at[k], grad_leak_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::leaky_silu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.leak.at[k]),
+            grad_x_v.at[k], grad_leak_v.at[k]);
+      } else {
+        leaky_silu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.leak.at[k]),
+            grad_x_v.at[k], grad_leak_v.at[k]);
+      }
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_leak != nullptr) at.store(1, grad_leak, grad_leak_v);

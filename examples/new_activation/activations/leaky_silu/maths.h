@@ -35,6 +35,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 namespace scalar {
 template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T v0 = clamp(x, T(-4e+18), T(INFINITY));
@@ -44,7 +47,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T 
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// digits first. 16-bit types do with scalar::leaky_silu_forward.
 template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T out = scalar::leaky_silu_forward<T, kNear>(x, leak);
   if (doubt(out) == T(0)) return out;
@@ -61,7 +64,8 @@ AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak)
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::leaky_silu_backward.
 template <typename T, bool kNear = false>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
   double grad_x_, grad_leak_;
@@ -76,13 +80,13 @@ AUTOFN_FN void leaky_silu_double_backward(
   const T v0 = T(1) - leak;
   const T v1 = T(1) - times_sigmoid<kNear>(x, x);
   const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x * v0, x), x);
-  const T v5 = d_x * (leak + (times_sigmoid<kNear>(v0, x) + v2));
   const T v3 = grad * d_x;
   const T v4 = v0 * v3 * (T(2) - x * autofn::tanh(T(0.5) * x));
-  const T v6 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4, x), x);
-  grad_grad = v5 + times_sigmoid<kNear, true>(x * d_leak, x);
-  grad_x = v6 + times_sigmoid<kNear, true>(v1 * (grad * d_leak), x);
-  grad_leak = times_sigmoid<kNear, true>(v1 * v3, x);
+  const T v5 = along(d_x, d_x * (leak + (times_sigmoid<kNear>(v0, x) + v2)));
+  const T v6 = along(d_x, times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4, x), x));
+  grad_grad = v5 + along(d_leak, times_sigmoid<kNear, true>(x * d_leak, x));
+  grad_x = v6 + along(d_leak, times_sigmoid<kNear, true>(v1 * (grad * d_leak), x));
+  grad_leak = along(d_x, times_sigmoid<kNear, true>(v1 * v3, x));
 }
 
 }  // namespace autofn_leaky_silu

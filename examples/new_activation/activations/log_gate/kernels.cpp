@@ -99,9 +99,11 @@ namespace autofn {
 using namespace autofn_log_gate;
 
 const Blocks kBlocks[] = {
-    {log_gate_forward_block<float>, log_gate_forward_block<double>},
-    {log_gate_backward_block<float>, log_gate_backward_block<double>},
-    {log_gate_double_backward_block<float>, log_gate_double_backward_block<double>},
+    {log_gate_forward_block<float>, log_gate_forward_block<float>, log_gate_forward_block<double>},
+    {log_gate_backward_block<float>, log_gate_backward_block<float>,
+        log_gate_backward_block<double>},
+    {log_gate_double_backward_block<float>, log_gate_double_backward_block<float>,
+        log_gate_double_backward_block<double>},
 };
 
 }  // namespace autofn

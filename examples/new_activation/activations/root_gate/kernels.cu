@@ -92,7 +92,11 @@ template <typename S> struct root_gate_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = root_gate_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        grad_x_v.at[k] = root_gate_backward_16_bits(widen(in.grad.at[k]), widen(in.x.at[k]));
+      } else {
+        grad_x_v.at[k] = root_gate_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
+      }
     }
     at.store(0, grad_x, grad_x_v);
   }

@@ -84,7 +84,16 @@ template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T> AUTOFN_FN T root_gate_backward_16_bits(T grad, T x) {
+  const T grad_x = scalar::root_gate_backward(grad, x);
+  if (doubt(grad_x) == T(0)) return grad_x;
+  return T(scalar::root_gate_backward<double>(grad, x));
+}
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// root_gate_backward_16_bits.
 template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   return T(scalar::root_gate_backward<double>(grad, x));
 }
