@@ -119,11 +119,11 @@ def test_16_bit_types_do_with_less_than_float32_where_their_range_allows() -> No
     def oscillating(x, omega: float = 30.0):
         return sin(omega * x)
 
-    found = dict(
-        (kernel.function, program)
+    found = {
+        kernel.function: program
         for each in (cancelling, oscillating)
         for kernel, program in kernels(made(each.definition))
-    )
+    }
     # Digits to spare; but exp(-s) times a square may overflow before a sum makes it smaller.
     cheaper = found["cancelling_backward"]
     assert cheaper.arithmetic == "double"
