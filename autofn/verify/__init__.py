@@ -7,7 +7,7 @@ worker alone imports torch and runs the `checks` on one backend after the other.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
 
 from autofn.verify.job import DTYPES, Level
@@ -27,14 +27,16 @@ def verify_package(
     level: Level = "quick",
     dtypes: Sequence[str] = DTYPES,
     on_row: Callable[[Row], None] | None = None,
+    without: Collection[str] = (),
 ) -> Report:
     """Checks a package as generated, in a temporary folder and in processes of its own.
 
     Values and gradients are compared with mpmath in float64 and in `dtypes`. `on_row` is called
     with each row as it comes, from any thread. What could not run says why and does not count as
-    passed; a crash, a sanitizer's report and a time-out are failures.
+    passed; a crash, a sanitizer's report and a time-out are failures. `without`: the kernels that
+    are not looked at, "CPU kernel" or "CUDA kernel on host".
     """
     # Here, so that the worker, which imports this package too, does without SymPy.
     from autofn.verify.run import run_checks
 
-    return run_checks(package, definition, level, dtypes, on_row)
+    return run_checks(package, definition, level, dtypes, on_row, without)

@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -46,6 +46,7 @@ def run_checks(
     level: Level,
     dtypes: Sequence[str],
     on_row: OnRow | None,
+    without: Collection[str],
 ) -> Report:
     """See `autofn.verify.verify_package`."""
     rows: list[Row] = []
@@ -60,7 +61,7 @@ def run_checks(
                 on_row(row)
 
     with tempfile.TemporaryDirectory(prefix="autofn_verify_") as name:
-        run = _Run(Path(name), package, definition, level, dtypes, found)
+        run = _Run(Path(name), package, definition, level, dtypes, found, without)
         try:
             run.all()
         finally:
@@ -88,6 +89,7 @@ class _Run:
         level: Level,
         dtypes: Sequence[str],
         found: OnRow,
+        without: Collection[str],
     ) -> None:
         self.folder = folder
         self.definition = definition
@@ -97,14 +99,15 @@ class _Run:
         # Not in the worker's own folder, from which a formula called `queue` would be imported.
         self.package = folder / "packages" / package.name
         write(package, self.package)
-        self.tools = host.toolchain()
+        self.without = without
+        self.tools = "left out" if HOST in without else host.toolchain()
         self.workers: list[Worker] = []
         self.compilers: list[subprocess.Popen[str]] = []
 
     def all(self) -> None:
         sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
         worker = self._worker(sanitized)
-        native = self._worker(None, "native")
+        native = None if CPU in self.without else self._worker(None, "native")
         build = None
         if sanitized is not None:
             build = host.start_build(sanitized, self.package, self.folder)
@@ -145,10 +148,14 @@ class _Run:
                 compiler.kill()
                 compiler.communicate()
 
-    def _on_cpu(self, worker: Worker) -> None:
+    def _on_cpu(self, worker: Worker | None) -> None:
+        expected = [(CPU, check) for check in (BUILDS, *CHECKS, AGREEMENT)]
+        if worker is None:
+            for backend, check in expected:
+                self.found(Row(backend, check, "not run", "left out"))
+            return
         worker.ready(START)
         worker.send(str(self.folder / "job"))
-        expected = [(CPU, check) for check in (BUILDS, *CHECKS, AGREEMENT)]
         worker.rows(expected, self.found, LIMIT[self.level])
 
     def _worker(
