@@ -58,7 +58,7 @@ def test_no_line_is_too_long_whatever_the_names() -> None:
         names = [f"{'x' * size}{k}" for k in range(8)]
         symbols = sympy.symbols(names, real=True)
         expr = sympy.Add(*(s**2 for s in symbols)) * sympy.Mul(*symbols)
-        package = generate(Formula.from_expr(expr, "f").definition)
+        package = generate(Formula.from_expr(expr, "f").definition, search=False)
         for name in ("maths.py", "maths.h", "op.py"):
             text = package.text(name)
             assert all(len(line) <= 100 for line in text.splitlines()[1:]), (size, name)
@@ -78,7 +78,7 @@ def test_long_conditions_fold_and_stay_conditions() -> None:
 
 def test_nothing_generated_imports_autofn_or_sympy() -> None:
     for path in FORMULAS:
-        for name, text in generate(load_file(path)[0].definition).files:
+        for name, text in generate(load_file(path)[0].definition, search=False).files:
             for line in text.splitlines():
                 assert not line.strip().startswith(("import sympy", "from sympy", "import autofn",
                                                     "from autofn")), name  # fmt: skip

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+from mpmath import mp
 from sympy import Max, exp, sin, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
 from autofn.plan import Plan, kernels, plan
 from autofn.program import CHANNEL, ELEMENT, Program
+from autofn.rewrite import simulate
 
 # mypy: disable-error-code="no-untyped-def"
 
@@ -143,6 +145,22 @@ def test_a_gradient_that_is_none_has_no_kernel() -> None:
         return None
 
     assert [kernel.pass_name for kernel, _ in kernels(made(stopped.definition))] == ["forward"]
+
+
+def test_what_is_nearly_constant_is_not_clamped_where_the_rest_cancels() -> None:
+    """It is 1 to 90 bits beyond -64, and its derivative what it lacks of 1."""
+
+    @formula
+    def odds(x):
+        return x * exp(-x) / (1 + x * exp(-x))
+
+    (variant,) = made(odds.definition).variants
+    with mp.workprec(400):
+        far = mp.mpf(-100)
+        truth = mp.exp(-far) * (1 - far) / (1 + far * mp.exp(-far)) ** 2
+        for program in (variant.vjp, variant.kernels["backward"]):
+            (value,) = simulate.exact(program, {"x": -100.0})
+            assert abs(value / truth - 1) < 1e-15
 
 
 def test_a_zero_branch_hides_what_it_is_multiplied_with() -> None:

@@ -110,6 +110,8 @@ ONCE_WRONG = {
     "asinh of exp": sympy.asinh(sympy.exp(y)),
     "root of 1 + exp": 1 / sympy.sqrt(1 + sympy.exp(-x)),
     "log of u + root": sympy.log(x + sympy.sqrt(x**2 + 1)),
+    "quotients near 1": sympy.log((1 + sympy.tanh(x)) / (1 - sympy.tanh(x))),
+    "softplus - softplus": y * functions.softplus(x) - y * functions.softplus(-x) + sympy.tanh(x),
     # what cancels near 0
     "exp - 1 - u": (x**2 + sympy.exp(y) - y - 1) / 2,
     "log(1 + u) - u": sympy.log(1 + x**2) - x**2,

@@ -122,7 +122,10 @@ def _refined(value: Callable[[mp.mpf], mp.mpf], low: mp.mpf, high: mp.mpf) -> mp
     for _ in range(8):
         middle = (low + high) / 2
         low, high = (middle, high) if value(middle) * below > 0 else (low, middle)
-    return mp.findroot(value, (low, high), solver="secant", tol=mp.mpf(10) ** -100)
+    found = mp.findroot(value, (low, high), solver="secant", tol=mp.mpf(10) ** -100)
+    if abs(found - low) > 2 * abs(high - low):  # it ran away
+        raise ValueError
+    return found
 
 
 def _fitted(own: Expr, root: mp.mpf, part: Rational) -> _Regime | None:

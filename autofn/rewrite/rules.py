@@ -172,6 +172,12 @@ LOGARITHMS = (
          "the square overflows", _HERBIE, {U: 60.0}),
     Rule("log of u + its root", log(2 * mean_root(U, C)), asinh(U / sqrt(C)) + log(C) / 2,
          "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 1.0}),
+    Rule("log of (1 + u)/(1 - u)", log((1 + U) / (1 - U)), 2 * atanh(U),
+         "a quotient near 1 has few digits of what it differs by", _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("log of a quotient of sigmoids", log(sigmoid(U) / sigmoid(V)),
+         softplus(-V) - softplus(-U), "both underflow", _PYTENSOR, {U: -110.0, V: -111.0}),
+    Rule("log of sigmoid times 1 + exp", log(sigmoid(U) * (1 + exp(V))),
+         softplus(V) - softplus(-U), _OVERFLOWS, _PYTENSOR, {U: -110.0, V: 109.0}),
     Rule("log of 1 + u", log(1 + U), log1p(U), "1 + u drops the digits of a small u",
          _GOLDBERG, {U: 1.3e-6}),
 )  # fmt: skip
@@ -199,6 +205,8 @@ SUMS = (
     Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
     Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("softplus - softplus", softplus(U) - softplus(-U), U,
+         _CANCELS, _MAECHLER, {U: 1.3e-6}),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
@@ -243,6 +251,8 @@ SUMS = (
 
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
+    Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
+         "one function", _PYTENSOR, {}),
     Rule("exp over a sum of two", exp(U) / (exp(U) + exp(V)), sigmoid(U - V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("exp over its root", exp(U) / root_sum(exp(U), C), 1 / root_sum(sqrt(C) * exp(-U), 1),

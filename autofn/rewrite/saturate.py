@@ -130,7 +130,21 @@ class Finite:
         if not failures or isinstance(expr, Piecewise):
             return expr
         args = [self._in_parts(arg, lowered, name, x) for arg in expr.args]
-        return trees.rebuilt(expr, args)
+        new = trees.rebuilt(expr, args)
+        if isinstance(expr, sympy.Add) and new != expr:
+            # A term that is as good as constant is not where all else cancels: 1 - tanh(x).
+            kept = all(map(_is_kept, self._far(lowered, name, expr), self._far(lowered, name, new)))
+            return new if kept else expr
+        return new
+
+    def _far(self, lowered: Callable[[list[Result]], Program], name: str, expr: Expr) -> list[Any]:
+        """The values of a part far out, beyond all levels."""
+        program = lowered([Result("part", expr)])
+        return [
+            exact(program, {**self._defaults, name: sign * float(NEAR[0]) * step})[0]
+            for sign in (-1, 1)
+            for step in BETWEEN
+        ]
 
     def _failures(self, program: Program, name: str, *, finite: bool = False) -> Iterator[bool]:
         """Per point, at infinity too, whether some output is NaN, or not finite and should be."""
@@ -254,6 +268,11 @@ def _is_constant(values: tuple[Any, ...]) -> bool:
         return False
     values = tuple(each if mp.mag(each) > NOTHING else mp.zero for each in values)
     return bool(max(values) - min(values) <= SAME * max(map(abs, values)))
+
+
+def _is_kept(value: Any, new: Any) -> bool:
+    """Whether a value, where there is one, is the same as before."""
+    return not isinstance(value, mp.mpf) or not mp.isfinite(value) or _is_constant((value, new))
 
 
 LARGE_ARGUMENT = 100

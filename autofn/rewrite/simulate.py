@@ -39,7 +39,7 @@ DOUBLE = Format(53, -1074, 1024)
 BFLOAT16 = Format(8, -133, 128)
 FLOAT16 = Format(11, -24, 16)
 
-WIDEST = 2**100
+WIDEST = 2**600
 """Exponents of two beyond which a number is infinite here, and 0 below its negative: exp(1e25) is
 a number, of which multiples, powers and inverses are looked at."""
 
