@@ -14,7 +14,7 @@ demo: $(STAMP)  ## generate the swish op from its formula and print the verifica
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
 
 test: check  ## everything that must hold before a commit
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 2 --dist worksteal
 
 slow: $(STAMP)  ## the tests that take a minute or more each
 	$(BIN)/pytest -m slow
