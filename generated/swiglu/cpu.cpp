@@ -8,9 +8,6 @@
 #include <algorithm>
 #include <cstring>
 #include <vector>
-#ifdef __F16C__
-#include <immintrin.h>
-#endif
 
 #include "kernel.h"
 
@@ -96,12 +93,18 @@ void with_storage(Dtype dtype, const F& f) {
 template <typename From, typename To>
 int64_t converted(const From*, int64_t, To*) { return 0; }
 
-#ifdef __F16C__  // compilers do not vectorise the scalar instruction
+// GNU's compiler does not vectorise the scalar instruction, and takes long over immintrin.h.
+#if defined(__F16C__) && defined(__GNUC__) && !defined(__clang__)
+typedef short Eight16 __attribute__((vector_size(16)));
+typedef float Eight32 __attribute__((vector_size(32)));
+
 inline int64_t converted(const Float16* from, int64_t n, float* to) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    const __m128i narrow = _mm_loadu_si128(reinterpret_cast<const __m128i*>(from + i));
-    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(narrow));
+    Eight16 narrow;
+    std::memcpy(&narrow, from + i, sizeof narrow);
+    const Eight32 wide = __builtin_ia32_vcvtph2ps256(narrow);
+    std::memcpy(to + i, &wide, sizeof wide);
   }
   return i;
 }
@@ -109,8 +112,10 @@ inline int64_t converted(const Float16* from, int64_t n, float* to) {
 inline int64_t converted(const float* from, int64_t n, Float16* to) {
   int64_t i = 0;
   for (; i + 8 <= n; i += 8) {
-    const __m128i narrow = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
-    _mm_storeu_si128(reinterpret_cast<__m128i*>(to + i), narrow);
+    Eight32 wide;
+    std::memcpy(&wide, from + i, sizeof wide);
+    const Eight16 narrow = __builtin_ia32_vcvtps2ph256(wide, 0);  // to nearest, ties to even
+    std::memcpy(to + i, &narrow, sizeof narrow);
   }
   return i;
 }
