@@ -92,8 +92,9 @@ def operands(role: str, *names: str) -> tuple[Operand, ...]:
     return tuple(Operand(name, name, role) for name in names)  # type: ignore[arg-type]
 
 
-# Names that meet the struct's own, and each other's packs.
 NOTHING = Program((), (), ())
+
+# Names that meet the struct's own, and each other's packs.
 AWKWARD = Kernel(
     function="awkward_backward",
     pass_name="backward",

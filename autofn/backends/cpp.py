@@ -75,7 +75,7 @@ SCALAR = "scalar"
 """The namespace of functions in one arithmetic, which those of other arithmetic call."""
 
 SHORT = "_16_bits"
-"""What ends the name of a function for 16-bit types in two arithmetics."""
+"""What ends the name of what is for 16-bit types alone."""
 
 _WHY = {
     "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
@@ -94,19 +94,20 @@ def function(kernel: Kernel, program: Program) -> str:
         return text
     found = [f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n"]
     short, short_program = for_16_bits(kernel, program)
-    if short_program.arithmetic == "rescued" and short != kernel:
-        found += [*_in_two_arithmetics(short, short_program, kernel.function), ""]
-    why = "" if short == kernel else f" 16-bit types do with {short.function}."
+    if short == kernel.function + SHORT:
+        named = replace(kernel, function=short)
+        found += [*_in_two_arithmetics(named, short_program, kernel.function), ""]
+    why = "" if short == kernel.function else f" 16-bit types do with {short}."
     return "\n".join([*found, *_in_two_arithmetics(kernel, program, kernel.function, why)])
 
 
-def for_16_bits(kernel: Kernel, program: Program) -> tuple[Kernel, Program]:
-    """The kernel as it computes elements of 16-bit types: what function it calls, and of what."""
+def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
+    """The function that computes elements of 16-bit types, and the program in its arithmetic."""
     if program.arithmetic16 == program.arithmetic:
-        return kernel, program
+        return kernel.function, program
     within = f"{SCALAR}::{kernel.function}"
-    name = within if program.arithmetic16 == "single" else f"{kernel.function}{SHORT}"
-    return replace(kernel, function=name), replace(program, arithmetic=program.arithmetic16)
+    name = within if program.arithmetic16 == "single" else kernel.function + SHORT
+    return name, replace(program, arithmetic=program.arithmetic16)
 
 
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:

@@ -60,14 +60,15 @@ class _Entry:
 
 def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
     """The package's CPU files, path to text; `header` is what every first line says."""
+    blocks = [_blocks(*each) for each in kernels]
     found = {
         file: rendered(
             f"{file}.j2",
             header=header,
             name=name,
             namespace=f"autofn_{cpp_name(name)}",
-            entries=[_entry(*each) for each in kernels],
-            blocks=[block for each in kernels for block in _blocks(*each)],
+            entries=[_entry(kernel, b) for (kernel, _), b in zip(kernels, blocks, strict=True)],
+            blocks=[block for each in blocks for block in each],
         )
         for file in ("ops.cpp", "kernels.cpp")
     }
@@ -100,32 +101,34 @@ def takes(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel) -> dict[str, str]:
-    function = kernel.function.rpartition("::")[2]
-    namer = Namer(_TAKEN | {function, cpp.SCALAR})
+    namer = Namer(_TAKEN | {kernel.function, kernel.function + cpp.SHORT, cpp.SCALAR})
     names = {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
     for each in kernel.inputs:
         names[f"{each.cname}_one"] = namer(f"{each.cname}_one")
     return names
 
 
-def _entry(kernel: Kernel, program: Program) -> _Entry:
+def _entry(kernel: Kernel, blocks: list[_Block]) -> _Entry:
     roles = "".join(each.role[0] for each in (*kernel.tensors, *kernel.outputs))
     counts = f"{len(kernel.tensors)}, {len(kernel.numbers)}, {len(kernel.outputs)}"
     line = f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},'
-    each, short = _blocks(kernel, program)[0].block, _blocks(kernel, program)[-1].block
-    blocks = [f"{each}<float>", f"{short}<float>", f"{each}<double>"]
-    return _Entry((*_literal(schema(kernel)), line), cpp.wrapped("{", blocks, "},", indent=4))
+    each, short = blocks[0].block, blocks[-1].block
+    listed = [f"{each}<float>", f"{short}<float>", f"{each}<double>"]
+    return _Entry((*_literal(schema(kernel)), line), cpp.wrapped("{", listed, "},", indent=4))
 
 
 def _blocks(kernel: Kernel, program: Program) -> list[_Block]:
     """The kernel's function over blocks; and that for 16-bit types, where it is another one."""
     short, short_program = cpp.for_16_bits(kernel, program)
     name = f"{kernel.function}_block"
-    found = [_block(name, kernel, program)]
-    return found if short == kernel else [*found, _block(f"{name}_16_bits", short, short_program)]
+    found = [_block(name, kernel, program, kernel.function)]
+    if short != kernel.function:
+        found.append(_block(name + cpp.SHORT, kernel, short_program, short))
+    return found
 
 
-def _block(block: str, kernel: Kernel, program: Program) -> _Block:
+def _block(block: str, kernel: Kernel, program: Program, function: str) -> _Block:
+    """function: what computes an element, the kernel's or that for 16-bit types."""
     names = _names(kernel)
     memory, numbers = kernel.tensors, kernel.numbers
     bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
@@ -141,13 +144,15 @@ def _block(block: str, kernel: Kernel, program: Program) -> _Block:
         block=block,
         bindings=tuple(bindings),
         unused=(*(() if numbers else ("numbers",)), *(() if uniform else ("uniform",))),
-        loop=_loop(kernel, program, names, {}),
+        loop=_loop(kernel, program, function, names, {}),
         uniform=tuple(uniform),
-        uniform_loop=_loop(kernel, program, names, one),
+        uniform_loop=_loop(kernel, program, function, names, one),
     )
 
 
-def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str, str]) -> _Loop:
+def _loop(
+    kernel: Kernel, program: Program, function: str, names: dict[str, str], one: dict[str, str]
+) -> _Loop:
     """`one`: the inputs that have one value, and its name."""
 
     def argument(each: Operand) -> str:
@@ -159,13 +164,13 @@ def _loop(kernel: Kernel, program: Program, names: dict[str, str], one: dict[str
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
     near = cpp.calls_near(program) and cpp.keeps_nan(program)
     if program.arithmetic == "rescued":
-        function = f"{cpp.SCALAR}::{kernel.function.removesuffix(cpp.SHORT)}"
-        first = _call(f"{function}<T, true>" if near else function, args, results)
-        again = _again(f"{function}<double>", args, results)
+        single = f"{cpp.SCALAR}::{kernel.function}"
+        first = _call(f"{single}<T, true>" if near else single, args, results)
+        again = _again(f"{single}<double>", args, results)
         return _Loop(tuple(again), (*first, *_odd([f"doubt({each})" for each in results])))
-    first = _call(f"{kernel.function}<T, true>", args, results) if near else []
+    first = _call(f"{function}<T, true>", args, results) if near else []
     first += _odd([f"{each} * T(0)" for each in results]) if near else []
-    return _Loop(tuple(_call(kernel.function, args, results)), tuple(first))
+    return _Loop(tuple(_call(function, args, results)), tuple(first))
 
 
 def _odd(terms: list[str]) -> list[str]:

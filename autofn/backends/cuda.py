@@ -106,9 +106,8 @@ def _struct(kernel: Kernel, program: Program) -> _Struct:
     results = [f"{y.pack}.at[k]" for y in outputs]
     short, _ = cpp.for_16_bits(kernel, program)
     call = cpp.scalar_call(kernel.function, args, results, indent=6)
-    if short != kernel:
-        less, more = (cpp.scalar_call(f, args, results, indent=8) for f in
-                      (short.function, kernel.function))  # fmt: skip
+    if short != kernel.function:
+        less, more = (cpp.scalar_call(f, args, results, indent=8) for f in (short, kernel.function))
         call = f"      if constexpr (sizeof(S) == 2) {{\n{less}\n      }} else {{\n{more}\n      }}"
     gradients = kernel.pass_name != "forward" and not kernel.alike
     shown = ", ".join(y.label for y in outputs)

@@ -176,6 +176,7 @@ FROM = slice(SEVERAL + 2, SEVERAL + UNIFORM, 5)
 """Points of several tensors, from which one is made larger."""
 
 STEP = 32.0
+"""Times as large in each step, up to the one that overflows."""
 
 
 def below_overflow(
