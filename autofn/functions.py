@@ -34,6 +34,10 @@ class Head(Function):  # type: ignore[misc]  # SymPy has no types
     is_real = True
     is_commutative = True
 
+    def _hashable_content(self) -> tuple[object, ...]:
+        # SymPy hashes by the class's name, and has a sinc of its own.
+        return (*super()._hashable_content(), "autofn")
+
     @classmethod
     def definition(cls, *args: Expr) -> Expr:
         """The head in plain SymPy, of any stability."""

@@ -224,7 +224,7 @@ _TABLE = [
     Op(
         "exp",
         "torch.exp({0})",
-        "autofn::exp<kNear>({0})",
+        "autofn::exp<kWay>({0})",
         12,
         1.0,
         mpmath.exp,
@@ -234,7 +234,7 @@ _TABLE = [
     Op(
         "exp_product",
         "torch.exp({0} * {1})",
-        "autofn::exp_product<kNear>({0}, {1})",
+        "autofn::exp_product<kWay>({0}, {1})",
         15,
         2.0,
         lambda a, b: mpmath.exp(a * b),
@@ -242,7 +242,7 @@ _TABLE = [
     Op(
         "times_exp",
         "_times_exp({0}, {1})",
-        "autofn::times_exp<kNear>({0}, {1})",
+        "autofn::times_exp<kWay>({0}, {1})",
         14,
         2.0,
         lambda v, u: v * mpmath.exp(u),
@@ -252,7 +252,7 @@ _TABLE = [
     Op(
         "expm1",
         "torch.expm1({0})",
-        "autofn::expm1({0})",
+        "autofn::expm1<kWay>({0})",
         16,
         1.0,
         mpmath.expm1,
@@ -294,7 +294,7 @@ _TABLE = [
     Op(
         "log",
         "torch.log({0})",
-        "autofn::log({0})",
+        "autofn::log<kWay>({0})",
         14,
         1.0,
         mpmath.log,
@@ -305,7 +305,7 @@ _TABLE = [
     Op(
         "log1p",
         "torch.log1p({0})",
-        "autofn::log1p({0})",
+        "autofn::log1p<kWay>({0})",
         16,
         1.0,
         mpmath.log1p,
@@ -316,7 +316,7 @@ _TABLE = [
     Op(
         "sigmoid",
         "torch.sigmoid({0})",
-        "sigmoid<kNear>({0})",
+        "sigmoid<kWay>({0})",
         22,
         2.5,
         lambda a: 1 / (1 + mpmath.exp(-a)),
@@ -326,7 +326,7 @@ _TABLE = [
     Op(
         "softplus",
         "_softplus({0})",
-        "softplus<kNear>({0})",
+        "softplus<kWay>({0})",
         32,
         2.0,
         lambda a: mpmath.log1p(mpmath.exp(a)),
@@ -336,7 +336,7 @@ _TABLE = [
     Op(
         "logaddexp",
         "torch.logaddexp({0}, {1})",
-        "logaddexp<kNear>({0}, {1})",
+        "logaddexp<kWay>({0}, {1})",
         34,
         2.0,
         lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
@@ -346,7 +346,7 @@ _TABLE = [
     Op(
         "logcosh",
         "_logcosh({0})",
-        "logcosh({0})",
+        "logcosh<kWay>({0})",
         36,
         2.5,
         lambda a: mpmath.log1p(2 * mpmath.sinh(a / 2) ** 2),
@@ -357,7 +357,7 @@ _TABLE = [
     Op(
         "sin",
         "torch.sin({0})",
-        "autofn::sin<kNear>({0})",
+        "autofn::sin<kWay>({0})",
         16,
         1.0,
         mpmath.sin,
@@ -367,7 +367,7 @@ _TABLE = [
     Op(
         "cos",
         "torch.cos({0})",
-        "autofn::cos<kNear>({0})",
+        "autofn::cos<kWay>({0})",
         16,
         1.0,
         mpmath.cos,
@@ -461,7 +461,7 @@ _TABLE = [
     Op(
         "sech2",
         "_sech2({0})",
-        "sech2<kNear>({0})",
+        "sech2<kWay>({0})",
         24,
         3.0,
         lambda a: mpmath.sech(a) ** 2,
@@ -503,7 +503,7 @@ _TABLE = [
     Op(
         "sinc",
         "_sinc({0})",
-        "sinc<kNear>({0})",
+        "sinc<kWay>({0})",
         26,
         2.0,
         mpmath.sinc,
@@ -513,7 +513,7 @@ _TABLE = [
     Op(
         "spherical_bessel",
         "_spherical_bessel({n}, {0})",
-        "spherical_bessel<{n}, kNear>({0})",
+        "spherical_bessel<{n}, kWay>({0})",
         40,
         4.0,
         lambda a, n: _spherical_bessel_exact(n, a),
@@ -534,7 +534,7 @@ _TABLE = [
     Op(
         "erf",
         "torch.erf({0})",
-        "autofn::erf({0})",
+        "autofn::erf<kWay>({0})",
         24,
         1.0,
         mpmath.erf,
@@ -554,7 +554,7 @@ _TABLE = [
     Op(
         "normcdf",
         "_normcdf({0})",
-        "autofn::normcdf<kNear>({0})",
+        "autofn::normcdf<kWay>({0})",
         30,
         4.0,
         mpmath.ncdf,
@@ -699,7 +699,7 @@ _TABLE += [
     Op(
         "decay",
         "",
-        "autofn::value(autofn::decay<kNear>({0}))",
+        "autofn::value(autofn::decay<kWay>({0}))",
         12,
         1.0,
         lambda a: mpmath.exp(-a),
@@ -708,7 +708,7 @@ _TABLE += [
     Op(
         "decay_of_sum",
         "",
-        "autofn::value(autofn::decay<kNear>({0}, {1}))",
+        "autofn::value(autofn::decay<kWay>({0}, {1}))",
         13,
         1.0,
         lambda a, b: mpmath.exp(b - a),
@@ -717,7 +717,7 @@ _TABLE += [
     Op(
         "exp_of_sum",
         "",
-        "autofn::exp<kNear>({0}, {1})",
+        "autofn::exp<kWay>({0}, {1})",
         13,
         1.0,
         lambda a, b: mpmath.exp(a + b),
@@ -725,7 +725,7 @@ _TABLE += [
     Op(
         "times_exp_of_sum",
         "",
-        "autofn::times_exp<kNear>({0}, {1}, {2})",
+        "autofn::times_exp<kWay>({0}, {1}, {2})",
         15,
         1.5,
         lambda v, a, b: v * mpmath.exp(a + b),
@@ -733,7 +733,7 @@ _TABLE += [
     Op(
         "times_exp_product",
         "",
-        "autofn::times_exp_product<kNear>({0}, {1}, {2})",
+        "autofn::times_exp_product<kWay>({0}, {1}, {2})",
         16,
         1.5,
         lambda v, a, b: v * mpmath.exp(a * b),
@@ -741,7 +741,7 @@ _TABLE += [
     Op(
         "sigmoid_of_sum",
         "",
-        "sigmoid<kNear>({0}, {1})",
+        "sigmoid<kWay>({0}, {1})",
         23,
         2.0,
         lambda a, b: 1 / (1 + mpmath.exp(-a - b)),
@@ -749,18 +749,45 @@ _TABLE += [
     Op(
         "softplus_of_sum",
         "",
-        "softplus<kNear>({0}, {1})",
+        "softplus<kWay>({0}, {1})",
         33,
         2.0,
         lambda a, b: mpmath.log1p(mpmath.exp(a + b)),
     ),
-    Op("sech2_of_sum", "", "sech2<kNear>({0}, {1})", 25, 2.5, lambda a, b: mpmath.sech(a + b) ** 2),
-    Op("sin_of_sum", "", "autofn::sin<kNear>({0}, {1})", 17, 1.0, lambda a, b: mpmath.sin(a + b)),
-    Op("cos_of_sum", "", "autofn::cos<kNear>({0}, {1})", 17, 1.0, lambda a, b: mpmath.cos(a + b)),
+    Op("sech2_of_sum", "", "sech2<kWay>({0}, {1})", 25, 2.5, lambda a, b: mpmath.sech(a + b) ** 2),
+    Op("sinh_of_sum", "", "autofn::sinh({0}, {1})", 23, 2.0, lambda a, b: mpmath.sinh(a + b)),
+    Op("cosh_of_sum", "", "autofn::cosh({0}, {1})", 23, 2.0, lambda a, b: mpmath.cosh(a + b)),
+    Op(
+        "expm1_of_sum",
+        "",
+        "autofn::expm1<kWay>({0}, {1})",
+        18,
+        1.5,
+        lambda a, b: mpmath.expm1(a + b),
+    ),
+    Op("erfc_of_sum", "", "autofn::erfc({0}, {1})", 42, 2.5, lambda a, b: mpmath.erfc(a + b)),
+    Op(
+        "normcdf_of_sum",
+        "",
+        "autofn::normcdf<kWay>({0}, {1})",
+        44,
+        4.5,
+        lambda a, b: mpmath.ncdf(a + b),
+    ),
+    Op(
+        "times_normcdf_of_sum",
+        "",
+        "autofn::times_normcdf<kWay>({0}, {1}, {2})",
+        46,
+        4.5,
+        lambda v, a, b: v * mpmath.ncdf(a + b),
+    ),
+    Op("sin_of_sum", "", "autofn::sin<kWay>({0}, {1})", 17, 1.0, lambda a, b: mpmath.sin(a + b)),
+    Op("cos_of_sum", "", "autofn::cos<kWay>({0}, {1})", 17, 1.0, lambda a, b: mpmath.cos(a + b)),
     Op(
         "times_lower",
         "",
-        "times_lower<kNear>({0}, {1})",
+        "times_lower<kWay>({0}, {1})",
         5,
         1.5,
         lambda v, u: v * mpmath.exp(min(u, 0)),
@@ -768,7 +795,7 @@ _TABLE += [
     Op(
         "times_lower_of_sum",
         "",
-        "times_lower<kNear>({0}, {1}, {2})",
+        "times_lower<kWay>({0}, {1}, {2})",
         6,
         1.5,
         lambda v, a, b: v * mpmath.exp(min(a + b, 0)),
@@ -776,7 +803,7 @@ _TABLE += [
     Op(
         "sigmoid_minus",
         "",
-        "sigmoid<kNear, true>({0})",
+        "sigmoid<kWay, true>({0})",
         22,
         2.5,
         lambda a: 1 / (1 + mpmath.exp(a)),
@@ -784,7 +811,7 @@ _TABLE += [
     Op(
         "sigmoid_minus_of_sum",
         "",
-        "sigmoid<kNear, true>({0}, {1})",
+        "sigmoid<kWay, true>({0}, {1})",
         23,
         2.0,
         lambda a, b: 1 / (1 + mpmath.exp(a + b)),
@@ -792,7 +819,7 @@ _TABLE += [
     Op(
         "times_sigmoid_minus",
         "",
-        "times_sigmoid<kNear, true>({0}, {1})",
+        "times_sigmoid<kWay, true>({0}, {1})",
         25,
         2.0,
         lambda v, u: v / (1 + mpmath.exp(u)),
@@ -800,7 +827,7 @@ _TABLE += [
     Op(
         "times_sigmoid_minus_of_sum",
         "",
-        "times_sigmoid<kNear, true>({0}, {1}, {2})",
+        "times_sigmoid<kWay, true>({0}, {1}, {2})",
         26,
         2.0,
         lambda v, a, b: v / (1 + mpmath.exp(a + b)),
@@ -808,7 +835,7 @@ _TABLE += [
     Op(
         "times_sigmoid",
         "",
-        "times_sigmoid<kNear>({0}, {1})",
+        "times_sigmoid<kWay>({0}, {1})",
         25,
         2.0,
         lambda v, u: v / (1 + mpmath.exp(-u)),
@@ -816,7 +843,7 @@ _TABLE += [
     Op(
         "times_sigmoid_of_sum",
         "",
-        "times_sigmoid<kNear>({0}, {1}, {2})",
+        "times_sigmoid<kWay>({0}, {1}, {2})",
         26,
         2.0,
         lambda v, a, b: v / (1 + mpmath.exp(-a - b)),
@@ -824,7 +851,7 @@ _TABLE += [
     Op(
         "times_sech2",
         "",
-        "times_sech2<kNear>({0}, {1})",
+        "times_sech2<kWay>({0}, {1})",
         26,
         3.0,
         lambda v, u: v * mpmath.sech(u) ** 2,
@@ -832,7 +859,7 @@ _TABLE += [
     Op(
         "times_sech2_of_sum",
         "",
-        "times_sech2<kNear>({0}, {1}, {2})",
+        "times_sech2<kWay>({0}, {1}, {2})",
         27,
         3.0,
         lambda v, a, b: v * mpmath.sech(a + b) ** 2,
@@ -840,7 +867,7 @@ _TABLE += [
     Op(
         "times_normcdf",
         "",
-        "autofn::times_normcdf<kNear>({0}, {1})",
+        "autofn::times_normcdf<kWay>({0}, {1})",
         32,
         4.0,
         lambda v, u: v * mpmath.ncdf(u),
@@ -848,6 +875,50 @@ _TABLE += [
 ]
 
 OPS: Mapping[str, Op] = {op.name: op for op in _TABLE}
+
+# fmt: off (a table)
+QUICK: Mapping[str, float] = {
+    "exp": 10,
+    "exp_product": 10,
+    "times_exp": 10,
+    "decay": 10,
+    "times_lower": 10,
+    "sigmoid": 16,
+    "sigmoid_minus": 16,
+    "times_sigmoid": 16,
+    "times_sigmoid_minus": 16,
+    "sech2": 24,
+    "times_sech2": 24,
+    "normcdf": 24,
+    "times_normcdf": 24,
+    "expm1": 24,
+    "log": 16,
+    "log1p": 16,
+    "softplus": 32,
+    "logaddexp": 32,
+    "logcosh": 64,
+    "erf": 16,
+}
+# fmt: on
+"""The bound on the error in float32 of what has a quick way on a GPU; see `quick_ulp`."""
+
+BOUNDED = frozenset("log log1p logaddexp logcosh erf".split())
+"""Of these, what no rounding of a large argument spoils: the others are exponentials."""
+
+
+def quick_ulp(op: str, factor: Any) -> float:
+    """The bound for an operation whose value, or factor of it, is known: exponentials lose more, by
+    the roundings of their argument, for which they do without what it lost. 0 if it has none."""
+    name = op.removesuffix("_of_sum").replace("times_exp_product", "times_exp")
+    if name not in QUICK:
+        return 0.0
+    if name in BOUNDED or not factor or not mpmath.isfinite(factor):
+        return QUICK[name]
+    size = mpmath.log(abs(factor))
+    size = max(size, 0) if name == "expm1" else abs(size)
+    # Beyond that it has overflowed, or vanished.
+    return QUICK[name] + 2.0 * float(min(size, 200))
+
 
 BY_CLASS: Mapping[type, Op] = {op.sympy: op for op in _TABLE if op.sympy is not None}
 
@@ -1023,38 +1094,39 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
 }""",
     "times_lower": """// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }""",
     "sigmoid": """// 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }""",
     "times_sigmoid": """// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }""",
     "softplus": """// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }""",
     "logcosh": """// log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
 // |x| + log1p(expm1(-2|x|) / 2).
-template <typename T> AUTOFN_FN T logcosh(T x) {
+template <autofn::Way kWay, typename T> AUTOFN_FN T logcosh(T x) {
   const T y = std::fabs(x), s = autofn::sinh(T(0.5) * (y > T(1) ? T(1) : y));
-  const T tail = T(0.5) * autofn::expm1(T(-2) * y);
-  return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
+  const T tail = T(0.5) * autofn::expm1<kWay>(T(-2) * y);
+  return (y < T(1) ? T(0) : y) + autofn::log1p<kWay>(y < T(1) ? T(2) * s * s : tail);
 }""",
     "root_sum": """// sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
@@ -1067,9 +1139,9 @@ template <typename T> AUTOFN_FN T root_rest(T a, T c) {
   return std::fabs(a) == T(INFINITY) ? std::fabs(a) : rest;
 }""",
     "logaddexp": """// log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)).
-template <bool kNear, typename T> AUTOFN_FN T logaddexp(T a, T b) {
+template <autofn::Way kWay, typename T> AUTOFN_FN T logaddexp(T a, T b) {
   const T high = a > b ? a : b;
-  const T low = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(a - b))));
+  const T low = autofn::log1p<kWay>(autofn::value(autofn::decay<kWay>(std::fabs(a - b))));
   return a == b ? a + T(0.69314718055994531) : high + low;
 }""",
     "mean_root": """// (a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0.
@@ -1078,22 +1150,23 @@ template <typename T> AUTOFN_FN T mean_root(T a, T c) {
   return a < T(0) ? T(0.25) * c / root : root;
 }""",
     "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return T(4) * e * r * r;
 }""",
     "times_sech2": """// v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }""",
     "sinc": """// sin(x) / x, and 1 at 0.
-template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
+template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
 }""",
     "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
 template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
@@ -1105,11 +1178,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 }""",
     "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
+  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -1117,12 +1190,12 @@ template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   }
   return std::fabs(x) < T(N + 1) ? series : at;
 }""",
-    "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ...
-template <int N, int K, typename T> AUTOFN_FN T phi_series(T x) {
-  if constexpr (K == N + (sizeof(T) == 4 ? 14 : 20)) {
+    "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
+template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x) {
+  if constexpr (K == LAST) {
     return T(1);
   } else {
-    return T(1) + x * (T(1) / T(K + 1)) * phi_series<N, K + 1>(x);
+    return std::fma(x * (T(1) / T(K + 1)), phi_series<K + 1, LAST>(x), T(1));
   }
 }""",
     "phi": """// (exp(x) - its Taylor polynomial of degree N - 1) / x**N, N >= 1: a series near 0.
@@ -1134,11 +1207,12 @@ template <int N, typename T> AUTOFN_FN T phi(T x) {
     found = (found - T(1) / factorial) / x;
   }
   factorial *= T(N);
-  return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, N>(x) / factorial : found;
+  constexpr int kLast = N + (sizeof(T) == 4 ? 14 : 20);
+  return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, kLast>(x) / factorial : found;
 }""",
     "expm1mx": """// exp(x) - 1 - x: a series near 0.
 template <typename T> AUTOFN_FN T expm1mx(T x) {
-  const T near = T(0.5) * x * (x * phi_series<2, 2>(x));
+  const T near = T(0.5) * x * (x * phi_series<2, sizeof(T) == 4 ? 11 : 18>(x));
   const T far = autofn::expm1(x) - (x < T(1000) ? x : T(0));
   return std::fabs(x) < T(1) ? near : far;
 }""",
@@ -1213,6 +1287,6 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 }
 """C++ helpers by name; printed into a header that uses them.
 
-`autofn::exp` and its like are primitives: see `backends/primitives.py`. `kNear` is a template
-parameter of what calls sin, cos and exp: true where large arguments may give NaN, for a first try.
+`autofn::exp` and its like are primitives: see `backends/primitives.py`. `kWay` is a template
+parameter of what calls those that are computed in several ways: `templates/primitives/prelude.h`.
 """

@@ -366,7 +366,7 @@ class _Search:
             point
             for extremes in (sample.beside_roots, sample.below_overflow)
             for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
-        ]
+        ] + sample.with_carries(self._given, self._tensors)
         inside = sample.inside(extreme, self._domains)
         points = [*self._points, *map(self._with_outputs, inside)]
         return simulate.sampled(program, points, frozenset(self._tensors))

@@ -27,11 +27,12 @@ CHANNEL = "channel"
 
 Axes = frozenset[str]
 
-Arithmetic = Literal["single", "rescued", "double"]
-"""How a kernel computes elements of float32 or 16-bit types: in single precision; in double where
-that gives no finite number; or all in double. Those of float64 are computed in double."""
+Arithmetic = Literal["quick", "single", "rescued", "double"]
+"""How a kernel computes elements of float32 or 16-bit types: in single precision, on a GPU with
+functions of 16-bit types' digits; in single precision; in double where that gives no finite number;
+or all in double. Those of float64 are computed in double."""
 
-OVERHEAD = {"single": (1.0, 0.0), "rescued": (1.0, 3.0), "double": (2.5, 2.0)}
+OVERHEAD = {"quick": (1.0, 0.0), "single": (1.0, 0.0), "rescued": (1.0, 3.0), "double": (2.5, 2.0)}
 """What an arithmetic makes of a cost in single precision: a factor, and a summand."""
 
 
@@ -205,7 +206,18 @@ def _shared(expressions: list[Expr]) -> _Shared:
         [*(expr for _, expr in parts), *outer], symbols=names, order="canonical"
     )
     found = [(symbol, expr) for (symbol, _), expr in zip(parts, reduced, strict=False)]
-    return _Shared(_in_order([*definitions, *found]), tuple(reduced[len(parts) :]))
+    numbers: dict[Basic, Basic] = {}
+    kept: list[tuple[Symbol, Expr]] = []
+    for symbol, expr in _in_order([*definitions, *found]):
+        expr = expr.xreplace(numbers) if numbers else expr
+        if expr.free_symbols:
+            kept.append((symbol, expr))
+        else:
+            numbers[symbol] = expr  # a function of it would be computed at run time
+    results = reduced[len(parts) :]
+    if numbers:
+        results = [expr.xreplace(numbers) for expr in results]
+    return _Shared(tuple(kept), tuple(results))
 
 
 PART = 60
@@ -354,7 +366,8 @@ class _Lowering:
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
             factor, base = square
             at = self.value(base)
-            return self._op("exp_product", at, self._factors(factor, [base]))
+            other = self._op("neg", at) if factor == -1 else self._factors(factor, [base])
+            return self._op("exp_product", at, other)
         op = BY_CLASS[expr.func].name
         if op in ("polygamma", "spherical_bessel", "phi"):
             order, arg = expr.args
@@ -403,12 +416,24 @@ class _Lowering:
                 above.append(factor)
         negative = bool(constant.is_negative)
         constant = -constant if negative else constant
+        ratio = self._ratio(above, below) if len(above) > 2 else None
         result = self._factors(constant if above or not below else S.One, above)
         if below:
             if not above:
                 result = self.constant(constant)
             result = self._op("div", result, self._factors(S.One, below))
+        result = result if ratio is None else self._op("mul", result, ratio)
         return self._op("neg", result) if negative else result
+
+    def _ratio(self, above: list[Expr], below: list[Expr]) -> int | None:
+        """u/root_sum(u, c), taken out of a quotient: the product of all above might overflow."""
+        for base in below:
+            root = self._definitions.get(base, base)
+            if isinstance(root, heads.root_sum) and root.args[0] in above:
+                above.remove(root.args[0])
+                below.remove(base)
+                return self._op("div", self.value(root.args[0]), self.value(base))
+        return None
 
     def _tail(self, product: Mul) -> int | None:
         """A product v * f(u) whose f may be subnormal, or 0, where the product is not."""

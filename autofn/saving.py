@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import mpmath
@@ -65,7 +65,8 @@ def options(
     exact = _in_outputs(_sides(derivation, outputs), derivation.forward, outputs)
     rewritten = tuple(None if e is None else _through_outputs(e) for e in derivation.vjp)
     lossy = _in_outputs(rewritten, derivation.forward, outputs)
-    for vjp, lossless in ((exact, True), (lossy, False)):
+    plain = all(entry is None or _is_plain(entry, derivation.grads, kept) for entry in exact)
+    for vjp, lossless in ((exact, plain), (lossy, False)):
         if _count(vjp, inputs) < _count(found[-1].vjp, inputs):
             found.append(option(vjp, lossless=lossless))
     return tuple(found)
@@ -76,6 +77,20 @@ def _count(vjp: Vjp, inputs: set[Symbol | None]) -> int:
     for entry in vjp:
         free |= frozenset() if entry is None else trees.symbols(entry)
     return len(free & inputs)
+
+
+def _is_plain(entry: Expr, grads: tuple[Symbol, ...], kept: Mapping[Symbol, str]) -> bool:
+    """Whether outputs are in it as they are, or decide alone: three times a rounded one is not what
+    three times the exact one rounds to.
+    """
+    decided = {
+        relation: sympy.Dummy("c", real=True) > 0
+        for relation in entry.atoms(Relational)
+        if not kept.keys().isdisjoint(relation.free_symbols)
+    }
+    value = entry.xreplace(decided)
+    used = kept.keys() & value.free_symbols
+    return not used or any(value in (g * y, -g * y) for y in used for g in grads)
 
 
 def _in_outputs(vjp: Vjp, forward: tuple[Expr, ...], names: tuple[str, ...]) -> Vjp:

@@ -18,8 +18,9 @@ import torch.nn.functional as F
 
 from autofn.backends import primitives
 from autofn.derive import Differentiator
-from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op
+from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op, quick_ulp
 from autofn.recognise import recognise
+from autofn.resources import templates
 
 PARAMETRISED = {
     "powi": (1, 2, 3, 5, 12),
@@ -99,7 +100,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
         "namespace autofn {",
         *map(primitives.text, primitives.used(spelled)),
         "}",
-        "constexpr bool kNear = false;",
+        "constexpr auto kWay = autofn::kFull;",
         *CPP_HELPERS.values(),
     ]
     for (name, n), label in zip(CASES, IDS, strict=True):
@@ -133,6 +134,8 @@ def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, 
     function.restype = ctypes.c_double
     rtol, atol = (1e-12, 1e-15) if kind == "double" else (3e-5, 2e-6)
     for args in points(op):
+        if name.endswith("_of_sum") and kind == "double":
+            args = (*args[:-1], args[-1] * 1e-8)
         padded = (*args, 0.0, 0.0, 0.0)[:3]
         got = function((ctypes.c_double * 3)(*padded))
         assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
@@ -231,3 +234,63 @@ def test_every_supported_sympy_function_reaches_an_operation() -> None:
             known = isinstance(node, (*BY_CLASS, sympy.Add, sympy.Mul, sympy.Pow, sympy.Piecewise))
             pair = sympy.functions.elementary.piecewise.ExprCondPair
             assert known or not node.args or isinstance(node, pair), (expr, node)
+
+
+QUICK_OPS = [name for name in OPS if quick_ulp(name, 1)]
+EXTREMES = (-0.0, 1e-30, -3e-5, 0.3, 0.6, -0.7, 1.4, -2.5, 6.0, -11.0, 30.0, -60.0, 86.0, -87.5)
+
+
+@pytest.fixture(scope="session", params=[-1, 1])
+def quick(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
+    """The quick ways of a GPU on the host, its approximations as wrong as they may be."""
+    compiler = shutil.which("g++") or shutil.which("clang++")
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    spelled = "\n".join([*CPP_HELPERS.values(), *(op.cpp for op in OPS.values())])
+    wrong = f" * (1.0f + {request.param} * 0x1p-22f)"
+    given = "\n".join(map(primitives.text, primitives.used(spelled)))
+    given = given.replace("return std::exp2(x);", f"return std::exp2(x){wrong};")
+    given = given.replace("return 1.0f / x;", f"return 1.0f / x{wrong};")
+    given = given.replace(
+        "return std::log2(x);", f"return std::log2(x) + {request.param} * 0x1p-22f;"
+    )
+    assert given.count("0x1p-22f") == 3
+    text = ['#include "cuda_on_host.h"', primitives.prelude().replace("#pragma once", ""),
+            "namespace autofn {", given, "}", "constexpr auto kWay = autofn::kQuick;",
+            *CPP_HELPERS.values()]  # fmt: skip
+    for name in QUICK_OPS:
+        body = OPS[name].cpp.format("a[0]", "a[1]", "a[2]")
+        text.append(
+            f'extern "C" double quick_{name}(const double* x) {{ using T = float; '
+            f"const T a[3] = {{T(x[0]), T(x[1]), T(x[2])}}; (void)a; return {body}; }}"
+        )
+    folder = tmp_path_factory.mktemp("quick")
+    (folder / "ops.cpp").write_text("\n".join(text))
+    host = templates() / "host"
+    flags = ["-std=c++17", "-O1", "-shared", "-fPIC", "-ffp-contract=off", f"-I{host}"]
+    subprocess.run(
+        [compiler, *flags, str(folder / "ops.cpp"), "-o", str(folder / "ops.so")], check=True
+    )
+    return ctypes.CDLL(str(folder / "ops.so"))
+
+
+@pytest.mark.parametrize("name", QUICK_OPS)
+def test_quick_ways_keep_their_bounds(quick: ctypes.CDLL, name: str) -> None:
+    op, function = OPS[name], quick[f"quick_{name}"]
+    function.restype = ctypes.c_double
+    count = arity(op)
+    for args in [*points(op), *(((each,) * count) for each in EXTREMES)]:
+        single = [ctypes.c_float(arg).value for arg in args]
+        if name.endswith("_of_sum"):
+            single[-1] = ctypes.c_float(single[-2] * 2.0**-25).value
+        if name.startswith("decay"):
+            single[0] = abs(single[0])
+        with mpmath.workprec(200):
+            exactly = [mpmath.mpf(arg) for arg in single]
+            want = op.exact(*exactly)
+            factor = op.exact(mpmath.mpf(1), *exactly[1:]) if name.startswith("times_") else want
+        if isinstance(want, mpmath.mpc) or not mpmath.isfinite(want) or abs(want) > 3e38:
+            continue
+        got = function((ctypes.c_double * 3)(*(*single, 0.0, 0.0, 0.0)[:3]))
+        allowed = (op.ulp + quick_ulp(name, factor)) * abs(want) * 2.0**-23 + 2.0**-149
+        assert abs(got - want) <= allowed, (single, got, float(want))

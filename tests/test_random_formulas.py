@@ -136,6 +136,16 @@ ONCE_WRONG = {
     "times exp of a number": sympy.sinh(x * sympy.exp(alpha)),
     "log of exp + exp of a number": sympy.log(sympy.exp(x) + sympy.exp(alpha)),
     "an input or a number": Piecewise((x, alpha > -1), (alpha, True)),
+    # one of the numbers that stood for four cosines was 0: their product seemed constant
+    "four sines": sympy.sin(sympy.sin(sympy.sin(sympy.sin(x)))),
+    # SymPy's sinc, as equal to the head as their hashes
+    "function of a kink of a sinc": sympy.tanh(abs(sympy.sinc(x + sympy.Rational(1, 2)))),
+    # a number added before cosh is rounded to the coarser numbers past a power of two
+    "cosh of a sum": sympy.cosh(y - 2) + sympy.erfc(x + 1),
+    # a shared number, of which a root was taken at run time
+    "root of a number": sympy.sqrt(1 + (3 + 27 * sympy.sqrt(2) / 4) ** 2) * (1 - 2 * sympy.erf(y)),
+    # x cosh(root) overflows before it is divided by the root
+    "sinh of a root": sympy.sinh(sympy.sqrt(x**2 + 1)),
     "function of an input or a number": sympy.erfc(Piecewise((x, alpha > 1), (2, True))),
 }  # fmt: skip
 

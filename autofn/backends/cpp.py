@@ -6,6 +6,7 @@ vectorise it on a CPU and nvcc compiles the same text for a GPU.
 
 from __future__ import annotations
 
+import functools
 import re
 import textwrap
 from collections.abc import Sequence
@@ -74,6 +75,8 @@ CPP: Dialect = _Cpp()
 SCALAR = "scalar"
 """The namespace of functions in one arithmetic, which those of other arithmetic call."""
 
+TRY = "autofn::kTried"
+
 SHORT = "_16_bits"
 """What ends the name of what is for 16-bit types alone."""
 
@@ -103,11 +106,12 @@ def function(kernel: Kernel, program: Program) -> str:
 
 def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
     """The function that computes elements of 16-bit types, and the program in its arithmetic."""
-    if program.arithmetic16 == program.arithmetic:
+    arithmetic = "single" if program.arithmetic16 == "quick" else program.arithmetic16
+    if arithmetic == program.arithmetic:
         return kernel.function, program
     within = f"{SCALAR}::{kernel.function}"
-    name = within if program.arithmetic16 == "single" else kernel.function + SHORT
-    return name, replace(program, arithmetic=program.arithmetic16)
+    name = within if arithmetic == "single" else kernel.function + SHORT
+    return name, replace(program, arithmetic=arithmetic)
 
 
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
@@ -141,8 +145,8 @@ def _signature(kernel: Kernel, program: Program) -> str:
         parameters = inputs + [f"T& {operand.cname}" for operand in kernel.outputs]
         returns = "void"
     head = f"AUTOFN_FN {returns} {kernel.function}("
-    near = ", bool kNear = false" if calls_near(program) else ""
-    template = f"template <typename T{near}>"
+    way = ", autofn::Way kWay = autofn::kFull" if has_ways(program) else ""
+    template = f"template <typename T{way}>"
     signature = f"{template} {head}{', '.join(parameters)}) {{"
     if len(signature) > WIDTH:
         signature = f"{template}\n{head}{', '.join(parameters)}) {{"
@@ -155,7 +159,7 @@ def _signature(kernel: Kernel, program: Program) -> str:
 
 
 def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
-    call = f"{SCALAR}::{single}<double{', kNear' if calls_near(program) else ''}>"
+    call = f"{SCALAR}::{single}<double{', kWay' if has_ways(program) else ''}>"
     args = [operand.cname for operand in kernel.inputs]
     if len(kernel.outputs) == 1:
         return wrapped(f"return T({call}(", args, "));", 2).splitlines()
@@ -169,7 +173,7 @@ def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
 
 def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
     name = f"{SCALAR}::{single}"
-    once = f"{name}<T, kNear>" if calls_near(program) else name
+    once = f"{name}<T, {TRY}>" if gives_nan(program) else name
     args = [operand.cname for operand in kernel.inputs]
     results = [operand.cname for operand in kernel.outputs]
     if len(results) == 1:
@@ -189,24 +193,36 @@ def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
     ]  # fmt: skip
 
 
-def calls_near(program: Program) -> bool:
-    """Whether the function has a quick first try, see `ops.CPP_HELPERS`."""
-    return any(_is_near(node) for node in program.nodes)
+TRIED = frozenset(
+    "cos decay exp exp_product normcdf sin "
+    "times_decay times_exp times_exp_product times_normcdf".split()
+)
+"""The primitives whose first try gives NaN where an argument is large."""
 
 
-def _is_near(node: Node) -> bool:
-    return node.op in OPS and "kNear" in OPS[node.op].cpp
+def has_ways(program: Program) -> bool:
+    """Whether the function can be computed in several ways, see `ops.CPP_HELPERS`."""
+    return any(node.op in OPS and "kWay" in OPS[node.op].cpp for node in program.nodes)
 
 
-def keeps_nan(program: Program) -> bool:
-    """Whether a NaN that a first try gives is seen in an output."""
+@functools.cache
+def _is_tried(op: str) -> bool:
+    text = OPS[op].cpp if op in OPS else ""
+    helper = re.match(r"(\w+)<", text)
+    if helper:
+        text += CPP_HELPERS[helper.group(1)]
+    return not TRIED.isdisjoint(re.findall(r"autofn::(\w+)<kWay>", text))
+
+
+def gives_nan(program: Program) -> bool:
+    """Whether there is a first try, and a NaN that it gives is seen in an output."""
     tainted: set[int] = set()
     for number, node in enumerate(program.nodes):
-        if _is_near(node) or not tainted.isdisjoint(node.args):
+        if _is_tried(node.op) or not tainted.isdisjoint(node.args):
             tainted.add(number)
             if node.op in OPS and (OPS[node.op].boolean or node.op in ("pow", "clamp")):
                 return False
-    return True
+    return bool(tainted)
 
 
 def _statement(start: str, code: str) -> list[str]:

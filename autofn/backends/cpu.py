@@ -162,13 +162,13 @@ def _loop(
 
     args = [argument(each) for each in kernel.inputs]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
-    near = cpp.calls_near(program) and cpp.keeps_nan(program)
+    near = cpp.gives_nan(program)
     if program.arithmetic == "rescued":
         single = f"{cpp.SCALAR}::{kernel.function}"
-        first = _call(f"{single}<T, true>" if near else single, args, results)
+        first = _call(f"{single}<T, {cpp.TRY}>" if near else single, args, results)
         again = _again(f"{single}<double>", args, results)
         return _Loop(tuple(again), (*first, *_odd([f"doubt({each})" for each in results])))
-    first = _call(f"{function}<T, true>", args, results) if near else []
+    first = _call(f"{function}<T, {cpp.TRY}>", args, results) if near else []
     first += _odd([f"{each} * T(0)" for each in results]) if near else []
     return _Loop(tuple(_call(function, args, results)), tuple(first))
 

@@ -29,7 +29,7 @@ STORAGE = {
 # What a kernel's struct calls its own things: an operand of that name gets an underscore.
 _TAKEN = frozenset(
     "At Call Loaded N Pack S T at autofn call compute compute_t in k kGradients kInputs kOutputs "
-    "kTensorInputs kTensorOutputs load of storage widen".split()
+    "kTensorInputs kTensorOutputs kWay load of storage widen".split()
 )
 
 _SHARED = ("launch.cuh", "loops.cuh")
@@ -54,7 +54,8 @@ class _Operand:
 class _Struct:
     """One kernel as the template wants it; `loads` are the inputs that memory holds.
 
-    `gradients`: outputs may be summed, or not be wanted.
+    `gradients`: outputs may be summed, or not be wanted. `quick`: 16-bit types have a way of their
+    own.
     """
 
     name: str
@@ -66,6 +67,7 @@ class _Struct:
     call: str
     stores: tuple[str, ...]
     gradients: bool
+    quick: bool
 
     @property
     def loads(self) -> tuple[_Operand, ...]:
@@ -105,8 +107,11 @@ def _struct(kernel: Kernel, program: Program) -> _Struct:
     args = [x.member if x.role == "number" else f"widen(in.{x.member}.at[k])" for x in inputs]
     results = [f"{y.pack}.at[k]" for y in outputs]
     short, _ = cpp.for_16_bits(kernel, program)
-    call = cpp.scalar_call(kernel.function, args, results, indent=6)
+    quick = program.arithmetic16 == "quick"
+    function = f"{kernel.function}<T, kWay>" if quick else kernel.function
+    call = cpp.scalar_call(function, args, results, indent=6)
     if short != kernel.function:
+        short += "<T, kWay>" if quick else ""
         less, more = (cpp.scalar_call(f, args, results, indent=8) for f in (short, kernel.function))
         call = f"      if constexpr (sizeof(S) == 2) {{\n{less}\n      }} else {{\n{more}\n      }}"
     gradients = kernel.pass_name != "forward" and not kernel.alike
@@ -132,6 +137,7 @@ def _struct(kernel: Kernel, program: Program) -> _Struct:
             for n, y in enumerate(outputs)
         ),
         gradients=gradients,
+        quick=quick,
     )
 
 

@@ -14,14 +14,17 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from autofn.certificate.job import Entry, Job, Sweep, Truths
-from autofn.certificate.model import CPU, NATIVE, TORCH, Finding, Limit, Quantity, Worst
+from autofn.certificate.model import CPU, HOST, NATIVE, TORCH, Finding, Limit, Quantity, Worst
+from autofn.verify import host
 from autofn.verify.known import Function, recognised
+from autofn.verify.leaves import KernelLeaves
 from autofn.verify.subject import Subject
 
 PRECISION = {
@@ -93,6 +96,15 @@ class Measure:
         except RuntimeError as error:
             self.not_run.append(f"{CPU}: {error}")
             loaded["cpu"] = None
+        if self.job.host:
+            package = Path(self.job.folder)
+            built = host.build_plainly(package, package / "on_host.so")
+            if isinstance(built, str):
+                self.not_run.append(f"{HOST}: {built}")
+            else:
+                kinds = self.job.signature.kinds
+                kernels = KernelLeaves(built, self.subject.manifest, kinds, op)
+                found[HOST] = lambda: self.subject.leaves(kernels.forward, kernels.backward)
         return found
 
     # --- points with a truth ---------------------------------------------------------------------

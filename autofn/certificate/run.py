@@ -34,16 +34,19 @@ SPACING = {
 }
 
 
-def certify(package: Package, definition: Definition, level: str = "full") -> Certificate:
+def certify(
+    package: Package, definition: Definition, level: str = "full", *, host: bool = False
+) -> Certificate:
     """Measures a package as generated, in a temporary folder and in a process of its own.
 
-    level: "quick" for few points. Raises VerificationError where the process dies.
+    level: "quick" for few points. host: measures the CUDA kernels' text, built for this machine,
+    too. Raises VerificationError where the process dies.
     """
     with tempfile.TemporaryDirectory(prefix="autofn_certify_") as name:
         folder = Path(name) / package.name
         write(package, folder)
         job, result = Path(name) / "job", Path(name) / "result"
-        job.write_bytes(pickle.dumps(make_job(definition, str(folder), level)))
+        job.write_bytes(pickle.dumps(make_job(definition, str(folder), level, host)))
         measured = _measured(job, result)
     findings = [_confirmed(definition, each) for each in measured["findings"]]
     return Certificate(

@@ -28,7 +28,7 @@ MOST = {"quick": 200, "full": 4000}
 DTYPES = ("float32", "float64")
 
 
-def make_job(definition: Definition, folder: str, level: str) -> Job:
+def make_job(definition: Definition, folder: str, level: str, host: bool) -> Job:
     """Everything that the measuring process needs of the package that lies in `folder`."""
     truths = [
         each
@@ -45,6 +45,7 @@ def make_job(definition: Definition, folder: str, level: str) -> Job:
         sweeps=tuple(sweeps),
         limits=tuple(filter(None, (_limits(definition, each) for each in definition.variants))),
         level=level,
+        host=host,
     )
 
 

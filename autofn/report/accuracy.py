@@ -75,6 +75,7 @@ def measuring(
             sweeps=(),
             limits=(),
             level="quick",
+            host=False,
         )
         process = _start(Path(name), Job(certified, tuple(sketches)))
         try:

@@ -27,6 +27,12 @@ MAGNIFYING = {
     "decay": 0,
     "sigmoid_minus": 0,
     "times_sigmoid_minus": 1,
+    "sinh": 0,
+    "cosh": 0,
+    "expm1": 0,
+    "erfc": 0,
+    "normcdf": 0,
+    "times_normcdf": 1,
 }
 """Functions with a variant `_of_sum`, and which of their arguments is in two parts there."""
 
@@ -143,6 +149,13 @@ class _Compensation:
             zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
             below = self._add("lt", (u, zero))
             return self._add("select", (below, self._add("neg", (rest,)), rest))
+        if node.op == "select":
+            condition, a, b = node.args
+            rests = (self._rest(a), self._rest(b))
+            if rests == (None, None):
+                return None
+            zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
+            return self._add("select", (condition, *(zero if r is None else r for r in rests)))
         if node.op == "div" and self._nodes[node.args[1]].number:
             a, b = node.args
             # a - q b is exact; dividing by a number is one reciprocal for all elements.

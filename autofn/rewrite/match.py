@@ -8,6 +8,7 @@ functions a pattern stands for the whole; there a bare wildcard of a sum takes w
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
@@ -114,6 +115,10 @@ def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
         base, exponent = expr.as_base_exp()
         for after in match(pattern.exp, exponent, found):
             yield from match(pattern.base, base, after)
+    elif isinstance(pattern, sympy.Min) and isinstance(expr, sympy.Min):
+        for args in itertools.permutations(expr.args):
+            if len(args) == len(pattern.args):
+                yield from _each(list(zip(pattern.args, args, strict=True)), found)
     elif pattern.func == expr.func and len(pattern.args) == len(expr.args):
         yield from _each(list(zip(pattern.args, expr.args, strict=True)), found)
 
@@ -191,9 +196,18 @@ def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None
     # Products with exp are whole by now: v*exp(u) - v is v times exp(u) - 1 all the same.
     terms = [part for term in node.args for part in Add.make_args(_unfolded(term))]
     for multiple, found, left in _partial_sums(rule.pattern, terms):
-        if _holds(rule, found, parameters):
+        if _holds(rule, found, parameters) and _stands_alone(rule, found, left, parameters):
             return Add(*left, multiple * _put(rule, found))
     return None
+
+
+def _stands_alone(
+    rule: Rule, found: Bindings, left: list[Expr], parameters: frozenset[Symbol]
+) -> bool:
+    if rule.alone is None:
+        return True
+    symbols = trees.symbols(found[rule.alone]) - parameters
+    return all(symbols.isdisjoint(trees.symbols(term)) for term in left)
 
 
 def _unfolded(term: Expr) -> Expr:

@@ -80,7 +80,10 @@ Condition = Callable[[Bindings, frozenset[Symbol]], bool]
 
 @dataclass(frozen=True)
 class Rule:
-    """An identity. `hazard`: where the pattern fails in float32; empty for a change of name."""
+    """An identity. `hazard`: where the pattern fails in float32; empty for a change of name.
+
+    alone: found in sums of which no other term depends on this; with those it might cancel.
+    """
 
     name: str
     pattern: Expr
@@ -89,6 +92,7 @@ class Rule:
     source: str
     hazard: Mapping[Symbol, float]
     where: Condition | None = None
+    alone: Symbol | None = None
 
 
 _HERBIE = "Herbie's rule database"
@@ -190,7 +194,10 @@ AREAS = (
 
 SUMS = (
     Rule("exp - 1", exp(U) - 1, expm1(U), _CANCELS, _GOLDBERG, {U: 1.3e-6}),
-    Rule("exp - 1 - u", expm1(U) - U, expm1mx(U), _CANCELS, "Loader's log1pmx", {U: 1.3e-4}),
+    Rule("exp - 1 - u", expm1(U) - U, expm1mx(U),
+         _CANCELS, "Loader's log1pmx", {U: 1.3e-4}, alone=U),
+    Rule("exp - 1 - u of a bounded u", expm1(Min(U, V)) - U, expm1mx(Min(U, V)) - Max(U - V, 0),
+         _CANCELS, "Loader's log1pmx", {U: -1.3e-4, V: 0.7}, alone=U),
     Rule("log(1 + u) - u", log1p(U) - U, log1pmx(U), _CANCELS, "Loader's log1pmx", {U: 1.3e-4}),
     Rule("power of 1 + u, less 1", power(1 + U, V) - 1, pow1pm1(U, V),
          _CANCELS, "Boost's powm1", {U: 1.3e-6, V: 0.7}),

@@ -28,6 +28,9 @@ MAGNITUDES = (
     5.3e25, 2.7e32, 1.8e38, 3.1e38,
 )  # fmt: skip
 
+CARRIES = (31.9, 63.3, 63.9)
+"""Of one tensor: numbers that are added to these are rounded to coarser ones."""
+
 SEVERAL = 96
 """Points where there are several tensors, of mixed magnitudes."""
 
@@ -167,6 +170,14 @@ def beside_roots(
             if len(found) >= ROOTS[one] * len(BESIDE[one]):
                 return found
     return found
+
+
+def with_carries(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """The points of `CARRIES`, where there is one tensor."""
+    if len(tensors) != 1 or not all_points:
+        return []
+    sizes = [sign * _single(v) for v in CARRIES for sign in (1.0, -1.0)]
+    return [{**all_points[0], tensors[0]: size} for size in sizes]
 
 
 LARGEST = 2.0**128

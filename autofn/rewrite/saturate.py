@@ -211,6 +211,11 @@ def _unwavering(results: list[Result], x: Symbol) -> list[list[Result]]:
         {node: PHASES[(k + turn) % len(PHASES)] for k, node in enumerate(order)}
         for turn in range(len(PHASES))
     ]
+    # Of four sines one is 0 in each of these, and so is their product.
+    turned += [
+        {node: sympy.Rational((3 * k + 5 * turn) % 7 + 1, 8) for k, node in enumerate(order)}
+        for turn in range(2)
+    ]
     return [
         [each.changed(functools.partial(trees.replaced, by=phases)) for each in results]
         for phases in turned

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from autofn.ops import quick_ulp
 from autofn.program import Arithmetic, Program
 from autofn.rewrite.simulate import HOPELESS, SINGLE, Error, Format, Sample, error, is_within
 
@@ -25,8 +26,8 @@ PESSIMISM = 1.5
 """By how much a bar is to be missed for exactness to be worth double precision: the simulation
 lets functions be as wrong as they may be."""
 
-RESCUED, DOUBLED = 4, 4
-"""How many candidates are tried again where results are in doubt, and all in double."""
+DOUBLED = 4
+"""How many candidates are tried all in double."""
 
 SPARE = 0.01
 """Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
@@ -88,7 +89,7 @@ def choose(
             tried.until_within(cheaper)
     singles = tried.ranked()
     if tried.misses(bar):
-        rescued = [tried.add(k, "rescued", "again in double") for k in singles[:RESCUED]]
+        rescued = [tried.add(k, "rescued", "again in double") for k in singles]
         tried.until_within(rescued)
     if tried.misses(PESSIMISM * bar):
         # The least wrong in single precision: float64 is computed by them too.
@@ -112,11 +113,12 @@ def for_16_bits(
 ) -> Program:
     """The program with the cheapest arithmetic that does for elements of 16-bit types.
 
-    samples: of numbers of these types; not asked for where single precision does for float32.
+    samples: of numbers of these types; not asked for where nothing is cheaper.
     parameters: those whose gradients are sums, of terms as exact as float32's.
     """
-    ladder: tuple[Arithmetic, ...] = ("single", "rescued", "double")
-    cheaper = ladder[: ladder.index(program.arithmetic)]
+    ladder: tuple[Arithmetic, ...] = ("quick", "single", "rescued", "double")
+    quick = pass_name in FIRST and any(quick_ulp(node.op, 1) for node in program.nodes)
+    cheaper = ladder[0 if quick else 1 : ladder.index(program.arithmetic)]
     kept = list(samples) if cheaper else []
     for arithmetic in cheaper:
         tried = replace(program, arithmetic=arithmetic)

@@ -17,7 +17,7 @@ from mpmath import mp
 from mpmath.libmp import mpf_pos, round_nearest
 from sympy import Expr
 
-from autofn.ops import OPS
+from autofn.ops import OPS, quick_ulp
 from autofn.program import Node, Program
 
 EXACT = 400
@@ -54,7 +54,9 @@ ARITHMETIC = frozenset(
 
 PAST = {SINGLE: 200, DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
-    op for op in OPS if op.endswith("_of_sum") and not op.startswith(("sin", "cos", "softplus"))
+    op
+    for op in OPS
+    if op.endswith("_of_sum") and op not in ("sin_of_sum", "cos_of_sum", "softplus_of_sum")
 )
 
 Point = Mapping[str, float]
@@ -144,7 +146,7 @@ def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
     if program.arithmetic == "double":
         return _in_double(program, point, seed)
     found = _in_format(program, point, seed, SINGLE)
-    if program.arithmetic == "single" or not any(map(_is_in_doubt, found)):
+    if program.arithmetic in ("quick", "single") or not any(map(_is_in_doubt, found)):
         return found
     again = _in_double(program, point, seed)
     return [w if _is_in_doubt(v) else v for v, w in zip(found, again, strict=True)]
@@ -164,6 +166,7 @@ def _in_double(program: Program, point: Point, seed: int) -> list[Any]:
 
 def _in_format(program: Program, point: Point, seed: int, form: Format) -> list[Any]:
     found: list[Any] = []
+    quick = program.arithmetic == "quick"
     with mp.workprec(WORKING):
         for index, node in enumerate(program.nodes):
             if node.op == "input":
@@ -177,10 +180,13 @@ def _in_format(program: Program, point: Point, seed: int, form: Format) -> list[
                 found.append(rounded(value - rounded(value, form), form))
             else:
                 args = [found[arg] for arg in node.args]
-                if node.op in EXPONENTIAL_OF_SUM and abs(args[-2]) > PAST[form]:
+                far = PAST[form]
+                if (node.op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
+                    node.op == "softplus_of_sum" and args[-2] < -far
+                ):
                     # They do not look at the rest there, which is NaN for what has overflowed.
                     args[-1] = mp.zero
-                found.append(_simulated(node, args, _turn(index, seed), form))
+                found.append(_simulated(node, args, _turn(index, seed), form, quick))
     return [None if o.node is None else found[o.node] for o in program.outputs]
 
 
@@ -217,7 +223,7 @@ def _turn(index: int, seed: int) -> int:
     return 1 if ((index * 2654435761 + seed * 40503) >> 7) & 1 else -1
 
 
-def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
+def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool) -> Any:
     op = OPS[node.op]
     try:
         if node.op == "sum_rest":
@@ -239,7 +245,7 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
             factor = _value(node.op, node.n, mp.mpf(1), *args[1:])
             value = mp.zero if factor == 0 else args[0] * factor
         else:
-            value = _value(node.op, node.n, *args)
+            value = factor = _value(node.op, node.n, *args)
     except _FAILS:
         return mp.nan
     if isinstance(value, bool):
@@ -249,6 +255,8 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format) -> Any:
     inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > form.least
     if inexact and value != rounded(value, form):
         value += turn * (op.ulp - 0.5) * spacing(value, form)
+        if quick:
+            value += turn * quick_ulp(node.op, factor) * mp.ldexp(1, mp.mag(value) - form.bits)
     return rounded(value, form)
 
 

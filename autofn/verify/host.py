@@ -25,6 +25,8 @@ FLAGS = (
     "-fno-sanitize=null,object-size,vptr,return,pointer-overflow"
 ).split()
 
+PLAIN = frozenset(flag for flag in FLAGS if not flag.startswith(("-O", "-g", "-fsan", "-fno-san")))
+
 # Of g++ alone; clang++ does not know it.
 GCC_FLAGS = ("--param=asan-instrumentation-with-call-threshold=0",)
 
@@ -97,6 +99,22 @@ def command(tools: Toolchain, package: Path) -> list[str]:
     return [
         tools.compiler, *tools.flags, f"-I{host}", f"-I{package}", str(host / "driver.cpp")
     ]  # fmt: skip
+
+
+def build_plainly(package: Path, library: Path) -> Path | str:
+    """The same without sanitizers, optimised, in `library`; or why it was not built."""
+    tools = toolchain()
+    if isinstance(tools, str):
+        return tools
+    kept = [flag for flag in tools.flags if flag in PLAIN]
+    host = templates() / "host"
+    done = subprocess.run(
+        [tools.compiler, *kept, "-O1", f"-I{host}", f"-I{package}", str(host / "driver.cpp"),
+         "-o", str(library)],
+        capture_output=True,
+        text=True,
+    )  # fmt: skip
+    return first_error(done.stderr) if done.returncode else library
 
 
 def first_error(output: str) -> str:

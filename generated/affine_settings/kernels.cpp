@@ -69,7 +69,7 @@ void affine_settings_backward_settings_squash_tanh_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = affine_settings_backward_settings_squash_tanh<T, true>(grad[i], x[i],
+      grad_x[i] = affine_settings_backward_settings_squash_tanh<T, autofn::kTried>(grad[i], x[i],
           settings_scale, settings_shift);
       odd += grad_x[i] * T(0);
     }
@@ -102,8 +102,8 @@ void affine_settings_double_backward_settings_squash_tanh_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      affine_settings_double_backward_settings_squash_tanh<T, true>(grad[i], d_x[i], x[i],
-          settings_scale, settings_shift, grad_grad[i], grad_x[i]);
+      affine_settings_double_backward_settings_squash_tanh<T, autofn::kTried>(grad[i], d_x[i],
+          x[i], settings_scale, settings_shift, grad_grad[i], grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -154,6 +154,7 @@ template <typename S> struct affine_settings_backward_settings_squash_tanh_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -187,7 +188,7 @@ template <typename S> struct affine_settings_backward_settings_squash_tanh_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = affine_settings_backward_settings_squash_tanh(widen(in.grad.at[k]),
+      grad_x_v.at[k] = affine_settings_backward_settings_squash_tanh<T, kWay>(widen(in.grad.at[k]),
           widen(in.x.at[k]), settings_scale, settings_shift);
     }
     at.store(0, grad_x, grad_x_v);

@@ -26,11 +26,12 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T>
@@ -48,22 +49,22 @@ AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, 
   return autofn::tanh(settings_scale * x + settings_shift);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T affine_settings_backward_settings_squash_tanh(
     T grad, T x, T settings_scale, T settings_shift) {
   const T v0 = settings_scale * x;
   const T v1 = std::fma(settings_scale, x, -(settings_scale * x));
   const T v2 = sum_rest(v0, settings_shift) + v1;
-  return times_sech2<kNear>(grad * settings_scale, v0 + settings_shift, v2);
+  return times_sech2<kWay>(grad * settings_scale, v0 + settings_shift, v2);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void affine_settings_double_backward_settings_squash_tanh(
     T grad, T d_x, T x, T settings_scale, T settings_shift, T& grad_grad, T& grad_x) {
   const T v0 = settings_scale * x + settings_shift;
   const T v1 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh(v0);
-  grad_grad = times_sech2<kNear>(settings_scale * d_x, v0);
-  grad_x = times_sech2<kNear>(v1, v0);
+  grad_grad = times_sech2<kWay>(settings_scale * d_x, v0);
+  grad_x = times_sech2<kWay>(v1, v0);
 }
 
 }  // namespace autofn_affine_settings

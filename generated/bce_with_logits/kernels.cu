@@ -24,6 +24,7 @@ template <typename S> struct bce_with_logits_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* input;
   const S* target;
@@ -53,7 +54,7 @@ template <typename S> struct bce_with_logits_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = bce_with_logits_forward(widen(in.input.at[k]), widen(in.target.at[k]));
+      out_v.at[k] = bce_with_logits_forward<T, kWay>(widen(in.input.at[k]), widen(in.target.at[k]));
     }
     at.store(0, out, out_v);
   }
@@ -67,6 +68,7 @@ template <typename S> struct bce_with_logits_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* input;
@@ -102,8 +104,8 @@ template <typename S> struct bce_with_logits_backward_op {
     Pack<T, N> grad_input_v, grad_target_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      bce_with_logits_backward(widen(in.grad.at[k]), widen(in.input.at[k]), widen(in.target.at[k]),
-          grad_input_v.at[k], grad_target_v.at[k]);
+      bce_with_logits_backward<T, kWay>(widen(in.grad.at[k]), widen(in.input.at[k]),
+          widen(in.target.at[k]), grad_input_v.at[k], grad_target_v.at[k]);
     }
     if (grad_input != nullptr) at.store(0, grad_input, grad_input_v);
     if (grad_target != nullptr) at.store(1, grad_target, grad_target_v);

@@ -24,8 +24,9 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
@@ -42,9 +43,10 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T input, T target) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
-  const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(v0))));
+  const T l0 = autofn::log1p<kWay>(autofn::value(autofn::decay<kWay>(std::fabs(v0))));
   const T v1 = maximum(v0, T(0));
   const T v2 = l0 + v1;
   const T v3 = v0 * target;
@@ -53,23 +55,23 @@ template <typename T, bool kNear = false> AUTOFN_FN T bce_with_logits_forward(T 
   return std::fabs(v4) < T(8.507059173023462e+37) ? v4 + v5 : v4;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(input)));
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(input)));
   const T v1 = target - T(1);
   grad_input = -grad * (input < T(0) ? target + v0 * v1 : v1 + v0 * target) / (v0 + T(1));
   grad_target = -input * grad;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(input)));
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(input)));
   const T v1 = v0 + T(1);
   const T v2 = target - T(1);
   const T v3 = d_input * grad;
   const T v4 = -d_input * (input < T(0) ? target + v0 * v2 : v2 + v0 * target) / v1;
-  const T v5 = times_lower<kNear>(times_lower<kNear>(v3 / square(v1), -input), input);
+  const T v5 = times_lower<kWay>(times_lower<kWay>(v3 / square(v1), -input), input);
   grad_grad = along(d_input, v4) + along(d_target, -input * d_target);
   grad_input = along(d_input, v5) + along(d_target, -grad * d_target);
   grad_target = along(d_input, -v3);

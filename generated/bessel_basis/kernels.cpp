@@ -25,7 +25,7 @@ void bessel_basis_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = bessel_basis_forward<T, true>(x[i], n_one, cutoff);
+        out[i] = bessel_basis_forward<T, autofn::kTried>(x[i], n_one, cutoff);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -44,7 +44,7 @@ void bessel_basis_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = bessel_basis_forward<T, true>(x[i], n_[i], cutoff);
+      out[i] = bessel_basis_forward<T, autofn::kTried>(x[i], n_[i], cutoff);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -75,7 +75,8 @@ void bessel_basis_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        bessel_basis_backward<T, true>(grad[i], x[i], n_one, cutoff, grad_x[i], grad_n[i]);
+        bessel_basis_backward<T, autofn::kTried>(grad[i], x[i], n_one, cutoff, grad_x[i],
+            grad_n[i]);
         odd += grad_x[i] * T(0) + grad_n[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -94,7 +95,8 @@ void bessel_basis_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      bessel_basis_backward<T, true>(grad[i], x[i], n_[i], cutoff, grad_x[i], grad_n[i]);
+      bessel_basis_backward<T, autofn::kTried>(grad[i], x[i], n_[i], cutoff, grad_x[i],
+          grad_n[i]);
       odd += grad_x[i] * T(0) + grad_n[i] * T(0);
     }
     if (odd == T(0)) continue;

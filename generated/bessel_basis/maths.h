@@ -19,8 +19,8 @@ namespace autofn_bessel_basis {
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // sin(x) / x, and 1 at 0.
-template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
+template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -34,11 +34,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
+  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -47,30 +47,31 @@ template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0 * n;
-  return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kNear>(v1 * x);
+  return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kWay>(v1 * x);
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0;
   const T v2 = v1 * n * x;
-  const T v3 = spherical_bessel<1, kNear>(v2);
+  const T v3 = spherical_bessel<1, kWay>(v2);
   const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
   grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) * square(v0);
-  grad_n = v1 * v4 * (sinc<kNear>(v2) - v2 * v3);
+  grad_n = v1 * v4 * (sinc<kWay>(v2) - v2 * v3);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   double grad_x_, grad_n_;
-  scalar::bessel_basis_backward<double, kNear>(grad, x, n, cutoff, grad_x_, grad_n_);
+  scalar::bessel_basis_backward<double, kWay>(grad, x, n, cutoff, grad_x_, grad_n_);
   grad_x = T(grad_x_);
   grad_n = T(grad_n_);
 }

@@ -24,6 +24,7 @@ template <typename S> struct celu_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* x;
   T alpha;
@@ -51,7 +52,7 @@ template <typename S> struct celu_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = celu_forward(widen(in.x.at[k]), alpha);
+      out_v.at[k] = celu_forward<T, kWay>(widen(in.x.at[k]), alpha);
     }
     at.store(0, out, out_v);
   }
@@ -65,6 +66,7 @@ template <typename S> struct celu_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -96,7 +98,7 @@ template <typename S> struct celu_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = celu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), alpha);
+      grad_x_v.at[k] = celu_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]), alpha);
     }
     at.store(0, grad_x, grad_x_v);
   }

@@ -13,21 +13,22 @@
 
 namespace autofn_celu {
 
-template <typename T> AUTOFN_FN T celu_forward(T x, T alpha) {
-  return x > T(0) ? x : alpha * autofn::expm1(x / alpha);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T celu_forward(T x, T alpha) {
+  return x > T(0) ? x : alpha * autofn::expm1<kWay>(x / alpha);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : autofn::exp<kNear>(x / alpha));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
+  return grad * (x > T(0) ? T(1) : autofn::exp<kWay>(x / alpha));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
   const T v0 = T(1) / alpha;
   const T v1 = x * v0;
-  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kNear>(v1));
-  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(v0 * d_x * grad, v1);
+  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kWay>(v1));
+  grad_x = c0 ? T(0) : autofn::times_exp<kWay>(v0 * d_x * grad, v1);
 }
 
 }  // namespace autofn_celu

@@ -24,7 +24,7 @@ void dpo_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = dpo_forward<T, true>(chosen[i], rejected[i], beta);
+      out[i] = dpo_forward<T, autofn::kTried>(chosen[i], rejected[i], beta);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void dpo_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      dpo_backward<T, true>(grad[i], chosen[i], rejected[i], beta, grad_chosen[i],
+      dpo_backward<T, autofn::kTried>(grad[i], chosen[i], rejected[i], beta, grad_chosen[i],
           grad_rejected[i]);
       odd += grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
     }
@@ -88,8 +88,8 @@ void dpo_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      dpo_double_backward<T, true>(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i],
-          beta, grad_grad[i], grad_chosen[i], grad_rejected[i]);
+      dpo_double_backward<T, autofn::kTried>(grad[i], d_chosen[i], d_rejected[i], chosen[i],
+          rejected[i], beta, grad_grad[i], grad_chosen[i], grad_rejected[i]);
       odd += grad_grad[i] * T(0) + grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -24,6 +24,7 @@ template <typename S> struct dpo_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* chosen;
   const S* rejected;
@@ -55,7 +56,7 @@ template <typename S> struct dpo_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = dpo_forward(widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta);
+      out_v.at[k] = dpo_forward<T, kWay>(widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta);
     }
     at.store(0, out, out_v);
   }
@@ -69,6 +70,7 @@ template <typename S> struct dpo_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* chosen;
@@ -106,8 +108,8 @@ template <typename S> struct dpo_backward_op {
     Pack<T, N> grad_chosen_v, grad_rejected_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      dpo_backward(widen(in.grad.at[k]), widen(in.chosen.at[k]), widen(in.rejected.at[k]), beta,
-          grad_chosen_v.at[k], grad_rejected_v.at[k]);
+      dpo_backward<T, kWay>(widen(in.grad.at[k]), widen(in.chosen.at[k]), widen(in.rejected.at[k]),
+          beta, grad_chosen_v.at[k], grad_rejected_v.at[k]);
     }
     if (grad_chosen != nullptr) at.store(0, grad_chosen, grad_chosen_v);
     if (grad_rejected != nullptr) at.store(1, grad_rejected, grad_rejected_v);

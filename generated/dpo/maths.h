@@ -24,28 +24,29 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
   const T v0 = chosen - rejected;
   const T v1 = std::fma(beta, v0, -(beta * v0));
-  const T v2 = -std::fma(beta, sum_rest(chosen, -rejected), v1);
-  return softplus<kNear>(-beta * v0, v2);
+  return softplus<kWay>(-beta * v0, -std::fma(beta, sum_rest(chosen, -rejected), v1));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_backward(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
   const T v0 = chosen - rejected;
@@ -53,31 +54,31 @@ AUTOFN_FN void dpo_backward(
   const T v2 = std::fma(beta, v0, -(beta * v0));
   const T v3 = std::fma(beta, sum_rest(chosen, -rejected), v2);
   const T v4 = -v3;
-  const T v5 = autofn::value(autofn::decay<kNear>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
+  const T v5 = autofn::value(autofn::decay<kWay>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
   const T v6 = beta * grad / (v5 + T(1));
   const T v7 = -v1;
-  grad_chosen = times_lower<kNear>(-v6, v7, v4);
-  grad_rejected = times_lower<kNear>(v6, v7, v4);
+  grad_chosen = times_lower<kWay>(-v6, v7, v4);
+  grad_rejected = times_lower<kWay>(v6, v7, v4);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_double_backward(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
     T& grad_rejected) {
   const T v0 = beta * (chosen - rejected);
   const T v1 = -v0;
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v0))) + T(1);
+  const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v0))) + T(1);
   const T v3 = beta / v2;
   const T v4 = square(beta);
   const T v5 = square(T(1) / v2);
   const T v6 = v5 * (v4 * (d_chosen * grad));
   const T v7 = v5 * (v4 * (d_rejected * grad));
-  const T v8 = along(d_rejected, times_lower<kNear>(v3 * d_rejected, v1));
-  const T v9 = along(d_rejected, times_lower<kNear>(times_lower<kNear>(-v7, v0), v1));
-  const T v10 = along(d_rejected, times_lower<kNear>(times_lower<kNear>(v7, v0), v1));
-  grad_grad = along(d_chosen, times_lower<kNear>(-d_chosen * v3, v1)) + v8;
-  grad_chosen = along(d_chosen, times_lower<kNear>(times_lower<kNear>(v6, v0), v1)) + v9;
-  grad_rejected = along(d_chosen, times_lower<kNear>(times_lower<kNear>(-v6, v0), v1)) + v10;
+  const T v8 = along(d_rejected, times_lower<kWay>(v3 * d_rejected, v1));
+  const T v9 = along(d_rejected, times_lower<kWay>(times_lower<kWay>(-v7, v0), v1));
+  const T v10 = along(d_rejected, times_lower<kWay>(times_lower<kWay>(v7, v0), v1));
+  grad_grad = along(d_chosen, times_lower<kWay>(-d_chosen * v3, v1)) + v8;
+  grad_chosen = along(d_chosen, times_lower<kWay>(times_lower<kWay>(v6, v0), v1)) + v9;
+  grad_rejected = along(d_chosen, times_lower<kWay>(times_lower<kWay>(-v6, v0), v1)) + v10;
 }
 
 }  // namespace autofn_dpo

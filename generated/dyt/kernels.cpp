@@ -57,8 +57,8 @@ void dyt_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        dyt_backward<T, true>(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i],
-            grad_gamma[i], grad_beta[i]);
+        dyt_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, gamma_one, grad_x[i],
+            grad_alpha[i], grad_gamma[i], grad_beta[i]);
         odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -78,7 +78,7 @@ void dyt_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      dyt_backward<T, true>(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i],
+      dyt_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i],
           grad_gamma[i], grad_beta[i]);
       odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
     }
@@ -122,8 +122,9 @@ void dyt_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        dyt_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i],
-            alpha_one, gamma_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+        dyt_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, d_gamma_one,
+            d_beta_one, x[i], alpha_one, gamma_one, grad_grad[i], grad_x[i], grad_alpha[i],
+            grad_gamma[i]);
         odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -143,8 +144,8 @@ void dyt_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      dyt_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i],
-          alpha[i], gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
+      dyt_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i],
+          x[i], alpha[i], gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -31,17 +31,19 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -56,25 +58,25 @@ template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
   return beta + gamma * autofn::tanh(alpha * x);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = v0 * alpha;
-  grad_x = times_sech2<kNear>(gamma * (alpha * grad), v1);
-  grad_alpha = times_sech2<kNear>(gamma * (v0 * grad), v1);
+  grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1);
+  grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1);
   grad_gamma = grad * autofn::tanh(v1);
   grad_beta = grad;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_double_backward(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = v0 * alpha;
   const T v2 = T(2) * v1;
-  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(v2)));
+  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(v2)));
   const T v4 = -v2;
   const bool c0 = v2 < T(0);
   const T v5 = v3 + T(1);
@@ -82,7 +84,7 @@ AUTOFN_FN void dyt_double_backward(
   const T v7 = T(4) * square(v6);
   const T v8 = alpha * v7;
   const T v9 = v0 * v7;
-  const T e0 = autofn::expm1(-T(2) * std::fabs(v1));
+  const T e0 = autofn::expm1<kWay>(-T(2) * std::fabs(v1));
   const T v10 = c0 ? e0 : -e0;
   const T v11 = powi<3>(v6) * grad;
   const T v12 = v2 - T(1);
@@ -90,22 +92,22 @@ AUTOFN_FN void dyt_double_backward(
   const T v14 = c0 ? v3 * v12 - v13 : v12 - v3 * v13;
   const T v15 = d_x * v8;
   const T v16 = v9 * d_alpha;
-  const T v17 = -gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha));
+  const T v17 = times_lower<kWay>(-gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha)), v2);
   const T v18 = T(4) * v11;
-  const T v19 = times_lower<kNear>(-v14 * (gamma * (d_alpha * v18)), v2);
-  const T v24 = times_lower<kNear>(times_lower<kNear>(grad * (v8 * d_gamma), v2), v4);
-  const T v25 = times_lower<kNear>(times_lower<kNear>(-v14 * (gamma * (d_x * v18)), v2), v4);
+  const T v19 = times_lower<kWay>(-v14 * (gamma * (d_alpha * v18)), v2);
+  const T v24 = times_lower<kWay>(times_lower<kWay>(grad * (v8 * d_gamma), v2), v4);
+  const T v25 = times_lower<kWay>(times_lower<kWay>(-v14 * (gamma * (d_x * v18)), v2), v4);
   const T v20 = -gamma * (d_alpha * (v11 * (v10 * (T(8) * square(v0)))));
-  const T v27 = times_lower<kNear>(times_lower<kNear>(grad * (v9 * d_gamma), v2), v4);
-  const T v22 = along(d_x, times_lower<kNear>(times_lower<kNear>(gamma * v15, v2), v4));
-  const T v21 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(gamma * v16, v2), v4));
-  const T v23 = along(d_x, times_lower<kNear>(times_lower<kNear>(v17, v2), v4));
-  const T v26 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(v20, v2), v4));
-  const T v28 = along(d_alpha, times_lower<kNear>(times_lower<kNear>(grad * v16, v2), v4));
-  grad_grad = v22 + v21 + along(d_gamma, v10 * d_gamma / v5) + along(d_beta, d_beta);
-  grad_x = v23 + along(d_alpha, times_lower<kNear>(v19, v4)) + along(d_gamma, v24);
+  const T v27 = times_lower<kWay>(times_lower<kWay>(grad * (v9 * d_gamma), v2), v4);
+  const T v21 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(gamma * v16, v2), v4));
+  const T v22 = along(d_x, times_lower<kWay>(times_lower<kWay>(gamma * v15, v2), v4)) + v21;
+  const T v23 = along(d_alpha, times_lower<kWay>(v19, v4));
+  const T v26 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(v20, v2), v4));
+  const T v28 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(grad * v16, v2), v4));
+  grad_grad = v22 + along(d_gamma, v10 * d_gamma / v5) + along(d_beta, d_beta);
+  grad_x = along(d_x, times_lower<kWay>(v17, v4)) + v23 + along(d_gamma, v24);
   grad_alpha = along(d_x, v25) + v26 + along(d_gamma, v27);
-  grad_gamma = along(d_x, times_lower<kNear>(times_lower<kNear>(grad * v15, v2), v4)) + v28;
+  grad_gamma = along(d_x, times_lower<kWay>(times_lower<kWay>(grad * v15, v2), v4)) + v28;
 }
 
 }  // namespace autofn_dyt

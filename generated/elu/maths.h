@@ -13,19 +13,20 @@
 
 namespace autofn_elu {
 
-template <typename T> AUTOFN_FN T elu_forward(T x, T alpha) {
-  return x > T(0) ? x : alpha * autofn::expm1(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T elu_forward(T x, T alpha) {
+  return x > T(0) ? x : alpha * autofn::expm1<kWay>(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : autofn::times_exp<kNear>(alpha, x));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
+  return grad * (x > T(0) ? T(1) : autofn::times_exp<kWay>(alpha, x));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void elu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
-  grad_grad = d_x * (c0 ? T(1) : autofn::times_exp<kNear>(alpha, x));
-  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(alpha * (d_x * grad), x);
+  grad_grad = d_x * (c0 ? T(1) : autofn::times_exp<kWay>(alpha, x));
+  grad_x = c0 ? T(0) : autofn::times_exp<kWay>(alpha * (d_x * grad), x);
 }
 
 }  // namespace autofn_elu

@@ -13,8 +13,8 @@
 
 namespace autofn_exp {
 
-template <typename T, bool kNear = false> AUTOFN_FN T exp_forward(T x) {
-  return autofn::exp<kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T exp_forward(T x) {
+  return autofn::exp<kWay>(x);
 }
 
 template <typename T> AUTOFN_FN T exp_backward(T grad, T out) {

@@ -25,7 +25,7 @@ void focal_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = focal_forward<T, true>(input[i], target[i], alpha, gamma);
+      out[i] = focal_forward<T, autofn::kTried>(input[i], target[i], alpha, gamma);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void focal_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::focal_forward<T, true>(input[i], target[i], alpha, gamma);
+      out[i] = scalar::focal_forward<T, autofn::kTried>(input[i], target[i], alpha, gamma);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -85,7 +85,7 @@ void focal_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      focal_backward<T, true>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
+      focal_backward<T, autofn::kTried>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
           grad_target[i]);
       odd += grad_input[i] * T(0) + grad_target[i] * T(0);
     }
@@ -117,8 +117,8 @@ void focal_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::focal_backward<T, true>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
-          grad_target[i]);
+      scalar::focal_backward<T, autofn::kTried>(grad[i], input[i], target[i], alpha, gamma,
+          grad_input[i], grad_target[i]);
       odd += grad_input[i] * T(0) + grad_target[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -153,8 +153,8 @@ void focal_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      focal_double_backward<T, true>(grad[i], d_input[i], d_target[i], input[i], target[i], alpha,
-          gamma, grad_grad[i], grad_input[i], grad_target[i]);
+      focal_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i], input[i],
+          target[i], alpha, gamma, grad_grad[i], grad_input[i], grad_target[i]);
       odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0);
     }
     if (odd == T(0)) continue;

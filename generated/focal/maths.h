@@ -26,26 +26,26 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 // 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -57,125 +57,123 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
   const T v0 = clamp(input, -T(INFINITY), T(4e+18));
-  const T sp0 = softplus<kNear>(-v0);
-  const T sp1 = softplus<kNear>(v0);
-  const T v2 = autofn::times_exp<kNear>(sp0 * alpha * target, -sp1 * gamma);
+  const T sp0 = softplus<kWay>(-v0);
+  const T sp1 = softplus<kWay>(v0);
+  const T v2 = autofn::times_exp<kWay>(sp0 * alpha * target, -sp1 * gamma);
   const T v1 = sp1 * (T(1) - target) * (alpha - T(1));
-  return v2 - autofn::times_exp<kNear>(v1, -sp0 * gamma);
+  return v2 - autofn::times_exp<kWay>(v1, -sp0 * gamma);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::focal_forward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  return T(scalar::focal_forward<double, kNear>(input, target, alpha, gamma));
+  return T(scalar::focal_forward<double, kWay>(input, target, alpha, gamma));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   const T v0 = clamp(input, T(-4e+18), T(4e+18));
-  const T v1 = gamma * softplus<kNear>(v0);
+  const T v1 = gamma * softplus<kWay>(v0);
   const T v2 = -v1;
-  const T v3 = gamma * softplus<kNear>(-v0);
+  const T v3 = gamma * softplus<kWay>(-v0);
   const T v4 = alpha - T(1);
   const T v5 = T(1) - target;
   const T v6 = -v3;
-  const T sp0 = softplus<kNear>(-input);
-  const T sp1 = softplus<kNear>(input);
-  const T v7 = times_sigmoid<kNear, true>(-v5 * (v1 * v4), v0);
-  const T v8 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(alpha * target, v0), v2);
-  const T v9 = times_sigmoid<kNear>(target * (alpha * v3), v0);
-  const T v10 = autofn::times_exp<kNear>(v7, v6) - v8 - autofn::times_exp<kNear>(v9, v2);
-  const T v11 = v10 - autofn::times_exp<kNear>(times_sigmoid<kNear>(v4 * v5, v0), v6);
-  const T v12 = autofn::times_exp<kNear>(alpha * sp0, -gamma * sp1);
-  grad_input = grad * v11;
-  grad_target = grad * (autofn::times_exp<kNear>(v4 * sp1, -gamma * sp0) + v12);
+  const T sp0 = softplus<kWay>(-input);
+  const T sp1 = softplus<kWay>(input);
+  const T v7 = autofn::times_exp<kWay>(times_sigmoid<kWay, true>(-v5 * (v1 * v4), v0), v6);
+  const T v8 = autofn::times_exp<kWay>(times_sigmoid<kWay, true>(alpha * target, v0), v2);
+  const T v9 = autofn::times_exp<kWay>(times_sigmoid<kWay>(target * (alpha * v3), v0), v2);
+  const T v10 = v7 - v8 - v9 - autofn::times_exp<kWay>(times_sigmoid<kWay>(v4 * v5, v0), v6);
+  const T v11 = autofn::times_exp<kWay>(alpha * sp0, -gamma * sp1);
+  grad_input = grad * v10;
+  grad_target = grad * (autofn::times_exp<kWay>(v4 * sp1, -gamma * sp0) + v11);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::focal_backward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   double grad_input_, grad_target_;
-  scalar::focal_backward<double, kNear>(grad, input, target, alpha, gamma, grad_input_,
+  scalar::focal_backward<double, kWay>(grad, input, target, alpha, gamma, grad_input_,
       grad_target_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_double_backward(
     T grad, T d_input, T d_target, T input, T target, T alpha, T gamma, T& grad_grad,
     T& grad_input, T& grad_target) {
   const T v0 = clamp(input, T(-4e+18), T(4e+18));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T sp0 = softplus<kNear>(-v0);
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
+  const T sp0 = softplus<kWay>(-v0);
   const T v2 = sp0 * gamma;
   const T v3 = -v2;
   const T v4 = -std::fma(sp0, gamma, -(sp0 * gamma));
-  const T v5 = autofn::exp<kNear>(v3, v4);
-  const T sp1 = softplus<kNear>(v0);
+  const T v5 = autofn::exp<kWay>(v3, v4);
+  const T sp1 = softplus<kWay>(v0);
   const T v6 = gamma * sp1;
   const T v7 = -v6;
   const T v8 = -std::fma(gamma, sp1, -(gamma * sp1));
-  const T v9 = autofn::times_exp<kNear>(alpha, v7, v8);
+  const T v9 = autofn::times_exp<kWay>(alpha, v7, v8);
   const T v10 = v2 * alpha;
-  const T v11 = autofn::times_exp<kNear>(alpha, v3, v4);
-  const T v12 = v5 + autofn::times_exp<kNear>(v10, v7, v8) - v11;
-  const T v13 = autofn::times_exp<kNear>(v6, v3, v4);
+  const T v11 = autofn::times_exp<kWay>(alpha, v3, v4);
+  const T v12 = v5 + autofn::times_exp<kWay>(v10, v7, v8) - v11;
+  const T v13 = autofn::times_exp<kWay>(v6, v3, v4);
   const T v14 = v6 * alpha;
-  const T v15 = autofn::times_exp<kNear>(v14, v3, v4) - v13;
+  const T v15 = autofn::times_exp<kWay>(v14, v3, v4) - v13;
   const T v16 = alpha * target;
   const T v17 = v10 * target;
-  const T v18 = v11 + autofn::times_exp<kNear>(target, v3, v4);
-  const T v19 = autofn::times_exp<kNear>(v17, v7, v8) + v18;
-  const T v20 = v19 - autofn::times_exp<kNear>(v16, v3, v4) - v5;
-  const T v21 = v15 + autofn::times_exp<kNear>(v6 * target, v3, v4);
-  const T v22 = autofn::times_exp<kNear>(v14 * target, v3, v4);
-  const T v23 = autofn::times_exp<kNear>(v16, v7, v8) + v21 - v22;
+  const T v18 = v11 + autofn::times_exp<kWay>(target, v3, v4);
+  const T v19 = autofn::times_exp<kWay>(v17, v7, v8) + v18;
+  const T v20 = v19 - autofn::times_exp<kWay>(v16, v3, v4) - v5;
+  const T v21 = v15 + autofn::times_exp<kWay>(v6 * target, v3, v4);
+  const T v22 = autofn::times_exp<kWay>(v14 * target, v3, v4);
+  const T v23 = autofn::times_exp<kWay>(v16, v7, v8) + v21 - v22;
   const T v24 = T(1) / (v1 + T(1));
   const T v25 = v24 * d_input;
-  const T sp2 = softplus<kNear>(-input);
-  const T sp3 = softplus<kNear>(input);
+  const T sp2 = softplus<kWay>(-input);
+  const T sp3 = softplus<kWay>(input);
   const T v26 = alpha - T(1);
-  const T v27 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v16, v0), v0);
+  const T v27 = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v16, v0), v0);
   const T v28 = T(2) * gamma;
   const T v29 = square(gamma);
   const T v30 = T(1) - target;
   const T v31 = v26 * v30;
-  const T v32 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v31, v0), v0);
-  const T v33 = v1 * (autofn::times_exp<kNear>(gamma * (sp1 * alpha), v3, v4) - v13 - v9);
+  const T v32 = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v31, v0), v0);
+  const T v33 = v1 * (autofn::times_exp<kWay>(gamma * (sp1 * alpha), v3, v4) - v13 - v9);
   const bool c0 = v0 < T(0);
   const T v34 = (c0 ? v15 - v1 * v12 - v9 : v33 - v12) * grad;
   const T v35 = -std::fma(gamma, sp3, -(gamma * sp3));
-  const T v37 = autofn::times_exp<kNear>(alpha * sp2, -gamma * sp3, v35);
+  const T v37 = autofn::times_exp<kWay>(alpha * sp2, -gamma * sp3, v35);
   const T v36 = -std::fma(gamma, sp2, -(gamma * sp2));
-  const T v51 = d_target * (v37 + autofn::times_exp<kNear>(sp3 * v26, -gamma * sp2, v36));
-  const T v38 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v6 * v31, v0), v0);
-  const T v40 = autofn::times_exp<kNear>(v38, v3, v4);
-  const T v39 = target * (alpha * (sp0 * (v29 * square(sigmoid<kNear>(v0)))));
-  const T v41 = times_sigmoid<kNear>(target * (alpha * v28), v0);
-  const T v42 = autofn::times_exp<kNear>(times_sigmoid<kNear, true>(v41, v0), v7, v8);
-  const T v43 = v40 + autofn::times_exp<kNear>(v39, v7, v8) + v42;
-  const T v45 = autofn::times_exp<kNear>(v27, v7, v8) + v43;
-  const T v44 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v17, v0), v0);
-  const T v47 = v45 - autofn::times_exp<kNear>(v44, v7, v8);
-  const T v46 = sp1 * (v30 * (v29 * (v26 * square(sigmoid<kNear, true>(v0)))));
-  const T v49 = v47 - autofn::times_exp<kNear>(v46, v3, v4);
-  const T v48 = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v30 * (v26 * v28), v0), v0);
-  const T v50 = v49 - autofn::times_exp<kNear>(v48, v3, v4);
-  const T v53 = d_input * grad * (v50 - autofn::times_exp<kNear>(v32, v3, v4));
-  const T v52 = along(d_input, -v25 * (c0 ? v23 + v1 * v20 : v20 + v1 * v23));
-  grad_grad = v52 + along(d_target, v51);
-  grad_input = along(d_input, v53) + along(d_target, d_target * (v24 * v34));
+  const T v50 = d_target * (v37 + autofn::times_exp<kWay>(sp3 * v26, -gamma * sp2, v36));
+  const T v38 = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v6 * v31, v0), v0);
+  const T v39 = target * (alpha * (sp0 * (v29 * square(sigmoid<kWay>(v0)))));
+  const T v41 = autofn::times_exp<kWay>(v38, v3, v4) + autofn::times_exp<kWay>(v39, v7, v8);
+  const T v40 = times_sigmoid<kWay>(target * (alpha * v28), v0);
+  const T v42 = v41 + autofn::times_exp<kWay>(times_sigmoid<kWay, true>(v40, v0), v7, v8);
+  const T v44 = autofn::times_exp<kWay>(v27, v7, v8) + v42;
+  const T v43 = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v17, v0), v0);
+  const T v46 = v44 - autofn::times_exp<kWay>(v43, v7, v8);
+  const T v45 = sp1 * (v30 * (v29 * (v26 * square(sigmoid<kWay, true>(v0)))));
+  const T v48 = v46 - autofn::times_exp<kWay>(v45, v3, v4);
+  const T v47 = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v30 * (v26 * v28), v0), v0);
+  const T v49 = v48 - autofn::times_exp<kWay>(v47, v3, v4);
+  const T v52 = d_input * grad * (v49 - autofn::times_exp<kWay>(v32, v3, v4));
+  const T v51 = along(d_input, -v25 * (c0 ? v23 + v1 * v20 : v20 + v1 * v23));
+  grad_grad = v51 + along(d_target, v50);
+  grad_input = along(d_input, v52) + along(d_target, d_target * (v24 * v34));
   grad_target = along(d_input, v25 * v34);
 }
 

@@ -25,7 +25,7 @@ void gaussian_nll_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = gaussian_nll_forward<T, true>(input[i], target[i], log_var[i]);
+      out[i] = gaussian_nll_forward<T, autofn::kTried>(input[i], target[i], log_var[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void gaussian_nll_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::gaussian_nll_forward<T, true>(input[i], target[i], log_var[i]);
+      out[i] = scalar::gaussian_nll_forward<T, autofn::kTried>(input[i], target[i], log_var[i]);
       odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
@@ -87,8 +87,8 @@ void gaussian_nll_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      gaussian_nll_backward<T, true>(grad[i], input[i], target[i], log_var[i], grad_input[i],
-          grad_target[i], grad_log_var[i]);
+      gaussian_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_var[i],
+          grad_input[i], grad_target[i], grad_log_var[i]);
       odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -121,7 +121,7 @@ void gaussian_nll_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::gaussian_nll_backward<T, true>(grad[i], input[i], target[i], log_var[i],
+      scalar::gaussian_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_var[i],
           grad_input[i], grad_target[i], grad_log_var[i]);
       odd += doubt(grad_input[i]) + doubt(grad_target[i]) + doubt(grad_log_var[i]);
     }
@@ -163,9 +163,9 @@ void gaussian_nll_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      gaussian_nll_double_backward<T, true>(grad[i], d_input[i], d_target[i], d_log_var[i],
-          input[i], target[i], log_var[i], grad_grad[i], grad_input[i], grad_target[i],
-          grad_log_var[i]);
+      gaussian_nll_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
+          d_log_var[i], input[i], target[i], log_var[i], grad_grad[i], grad_input[i],
+          grad_target[i], grad_log_var[i]);
       odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i]
           * T(0);
     }

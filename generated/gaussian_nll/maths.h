@@ -33,50 +33,50 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  const T v0 = T(0.5) * autofn::times_exp<kNear>(square(input - target), -log_var);
+  const T v0 = T(0.5) * autofn::times_exp<kWay>(square(input - target), -log_var);
   return T(0.5) * log_var + v0;
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward_16_bits(T input, T target, T log_var) {
-  const T out = scalar::gaussian_nll_forward<T, kNear>(input, target, log_var);
+  const T out = scalar::gaussian_nll_forward<T, autofn::kTried>(input, target, log_var);
   if (doubt(out) == T(0)) return out;
   return T(scalar::gaussian_nll_forward<double>(input, target, log_var));
 }
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // gaussian_nll_forward_16_bits.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(scalar::gaussian_nll_forward<double, kNear>(input, target, log_var));
+  return T(scalar::gaussian_nll_forward<double, kWay>(input, target, log_var));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
   const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
   const T v2 = T(0.5) * grad;
   const T v3 = T(2) * v0;
-  grad_input = v2 * autofn::times_exp<kNear>(v3, v1);
-  grad_target = v2 * autofn::times_exp<kNear>(-v3, v1);
-  grad_log_var = v2 * (T(1) - autofn::times_exp<kNear>(square(v0), v1));
+  grad_input = v2 * autofn::times_exp<kWay>(v3, v1);
+  grad_target = v2 * autofn::times_exp<kWay>(-v3, v1);
+  grad_log_var = v2 * (T(1) - autofn::times_exp<kWay>(square(v0), v1));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward_16_bits(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
-  scalar::gaussian_nll_backward<T, kNear>(grad, input, target, log_var, grad_input, grad_target,
-      grad_log_var);
+  scalar::gaussian_nll_backward<T, autofn::kTried>(grad, input, target, log_var, grad_input,
+      grad_target, grad_log_var);
   if (doubt(grad_input) + doubt(grad_target) + doubt(grad_log_var) == T(0)) return;
   double grad_input_, grad_target_, grad_log_var_;
   scalar::gaussian_nll_backward<double>(grad, input, target, log_var, grad_input_, grad_target_,
@@ -88,39 +88,39 @@ AUTOFN_FN void gaussian_nll_backward_16_bits(
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // gaussian_nll_backward_16_bits.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   double grad_input_, grad_target_, grad_log_var_;
-  scalar::gaussian_nll_backward<double, kNear>(grad, input, target, log_var, grad_input_,
+  scalar::gaussian_nll_backward<double, kWay>(grad, input, target, log_var, grad_input_,
       grad_target_, grad_log_var_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
   grad_log_var = T(grad_log_var_);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
   const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
   const T v2 = T(2) * v0;
-  const T v3 = T(0.5) * autofn::times_exp<kNear>(v2, v1);
+  const T v3 = T(0.5) * autofn::times_exp<kWay>(v2, v1);
   const T v4 = v3 * d_input;
-  const T v5 = T(0.5) * autofn::times_exp<kNear>(-v2, v1);
+  const T v5 = T(0.5) * autofn::times_exp<kWay>(-v2, v1);
   const T v6 = v5 * d_target;
-  const T v7 = autofn::times_exp<kNear>(square(v0), v1);
+  const T v7 = autofn::times_exp<kWay>(square(v0), v1);
   const T v8 = T(0.5) * d_log_var;
   const T v9 = -clamp(log_var, -T(INFINITY), T(4e+18));
   const T v10 = d_input * grad;
   const T v11 = d_target * grad;
   const T v12 = d_log_var * grad;
   const T v13 = along(d_input, v4) + along(d_target, v6);
-  const T v14 = along(d_target, autofn::times_exp<kNear>(-v11, v9));
-  const T v15 = along(d_input, autofn::times_exp<kNear>(v10, v9)) + v14;
-  const T v16 = along(d_input, autofn::times_exp<kNear>(-v10, v9));
-  const T v17 = v16 + along(d_target, autofn::times_exp<kNear>(v11, v9));
+  const T v14 = along(d_target, autofn::times_exp<kWay>(-v11, v9));
+  const T v15 = along(d_input, autofn::times_exp<kWay>(v10, v9)) + v14;
+  const T v16 = along(d_input, autofn::times_exp<kWay>(-v10, v9));
+  const T v17 = v16 + along(d_target, autofn::times_exp<kWay>(v11, v9));
   const T v18 = along(d_input, -v4 * grad) + along(d_target, -v6 * grad);
   grad_grad = v13 + along(d_log_var, v8 * (T(1) - v7));
   grad_input = v15 + along(d_log_var, -v3 * v12);

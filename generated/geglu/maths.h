@@ -61,17 +61,18 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -83,7 +84,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T geglu_forward(T gate, T x) {
   const T v0 = square(gate);
   const T v1 = T(0.07135481627260025) * v0;
   const T v2 = v1 + T(1.5957691216057308);
@@ -93,10 +94,10 @@ template <typename T, bool kNear = false> AUTOFN_FN T geglu_forward(T gate, T x)
   const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
   const T v7 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v5, v4) + v6;
   const T v8 = std::fma(gate, v7, std::fma(gate, v2, -(gate * v2)));
-  return times_sigmoid<kNear>(gate * x, gate * v2, v8);
+  return times_sigmoid<kWay>(gate * x, gate * v2, v8);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = gate + T(0.7524614334106445) - T(1.1339628268847483e-08);
   const T v1 = grad * x;
@@ -113,10 +114,10 @@ AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v12 = std::fma(gate, v11, std::fma(gate, v4, -(gate * v4)));
   const T v13 = -v12;
   const bool c0 = v6 < T(0);
-  const T v14 = autofn::value(autofn::decay<kNear>(std::fabs(v6), -(c0 ? -v13 : v13)));
+  const T v14 = autofn::value(autofn::decay<kWay>(std::fabs(v6), -(c0 ? -v13 : v13)));
   const T v15 = v14 + T(1);
   const T v16 = T(0.21406444881780073) * powi<3>(gate) + T(1.5957691216057308) * gate;
-  const T v17 = autofn::value(autofn::decay<kNear>(std::fabs(v5), -(v5 < T(0) ? v13 : v12)));
+  const T v17 = autofn::value(autofn::decay<kWay>(std::fabs(v5), -(v5 < T(0) ? v13 : v12)));
   const T v18 = v17 + T(1);
   const T v19 = v1 * (c0 ? v14 * (v16 + T(1)) + T(1) : v15 + v16) / (v15 * v18);
   const T v20 = polynomial<7>(v0, T(-3.1534944173804084e-06), T(5.7895774808057656e-06),
@@ -125,54 +126,51 @@ AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
       T(0.005261059240061513), T(0.019682309459813852), T(-0.016619328342942892),
       T(-0.11394448308095892), T(-0.015782853521848376), T(0.38751844613578895),
       T(0.4304000910248585));
-  grad_gate = std::fabs(v0) < T(0.1875) ? v0 * v1 * v20 : times_lower<kNear>(v19, v5, v12);
-  grad_x = times_lower<kNear>(gate * grad / v18, v5, v12);
+  grad_gate = std::fabs(v0) < T(0.1875) ? v0 * v1 * v20 : times_lower<kWay>(v19, v5, v12);
+  grad_x = times_lower<kWay>(gate * grad / v18, v5, v12);
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
   const T v0 = clamp(gate, T(-4e+18), T(4e+18));
   const T v1 = square(v0);
   const T v2 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
   const T v3 = -v2;
-  const T v4 = autofn::value(autofn::decay<kNear>(std::fabs(v3)));
+  const T v4 = autofn::value(autofn::decay<kWay>(std::fabs(v3)));
   const T v5 = v4 + T(1);
   const T v6 = powi<3>(v0);
-  const T v7 = T(2) * v0 * T(0.7978845608028654) + T(0.21406444881780073) * v6;
+  const T v7 = T(1.5957691216057308) * v0 + T(0.21406444881780073) * v6;
   const bool c0 = v3 < T(0);
   const T v8 = c0 ? v4 * (v7 + T(1)) + T(1) : v5 + v7;
-  const T v9 = autofn::value(autofn::decay<kNear>(std::fabs(v2))) + T(1);
-  const T v10 = T(8) * v0 * T(0.3183098861837907);
+  const T v9 = autofn::value(autofn::decay<kWay>(std::fabs(v2))) + T(1);
+  const T v10 = T(2.5464790894703255) * v0;
   const T v11 = T(0.6831948749139936) * v6;
-  const T v12 = T(0.14395904819999997) * powi<5>(v0) * T(0.3183098861837907);
-  const T v13 = times_sigmoid<kNear>(v10, v2);
-  const T v14 = times_sigmoid<kNear>(v11, v2);
-  const T v15 = times_sigmoid<kNear>(v12, v2);
-  const T v16 = T(1.07316) * v1;
-  const T v17 = v16 * T(0.7978845608028654) + T(3.1915382432114616) - v13 - v14 - v15;
-  const T v18 = v17 + (v12 + (v10 + v11));
-  const T v19 = v5 * v9;
-  const T v23 = times_lower<kNear>(d_x * clamp(gate, T(-4e+18), T(INFINITY)) / v9, v2);
-  const T v20 = d_gate * grad;
-  const T v21 = v16 * T(1.4142135623730951) * T(0.5641895835477563) + T(3.1915382432114616);
-  const T v22 = x * v20 * (c0 ? v17 + v4 * v18 : v18 + v4 * (v21 - v13 - v14 - v15));
-  const T v25 = times_lower<kNear>(times_lower<kNear>(v22 / (v9 * square(v5)), v3), v2);
-  const T v24 = along(d_gate, times_lower<kNear>(v8 * (d_gate * x) / v19, v2));
-  const T v26 = along(d_x, times_lower<kNear>(v8 * (d_x * grad) / v19, v2));
-  grad_grad = v24 + along(d_x, v23);
-  grad_gate = along(d_gate, v25) + v26;
-  grad_x = along(d_gate, times_lower<kNear>(v8 * v20 / v19, v2));
+  const T v12 = T(0.04582358824766883) * powi<5>(v0);
+  const T v13 = T(0.8562577952712029) * v1 + T(3.1915382432114616);
+  const T v14 = v13 - times_sigmoid<kWay>(v10, v2) - times_sigmoid<kWay>(v11, v2);
+  const T v15 = v14 - times_sigmoid<kWay>(v12, v2);
+  const T v16 = v15 + (v12 + (v10 + v11));
+  const T v17 = v5 * v9;
+  const T v20 = times_lower<kWay>(d_x * clamp(gate, T(-4e+18), T(INFINITY)) / v9, v2);
+  const T v18 = d_gate * grad;
+  const T v19 = x * v18 * (c0 ? v15 + v4 * v16 : v16 + v4 * v15) / (v9 * square(v5));
+  const T v21 = along(d_gate, times_lower<kWay>(v8 * (d_gate * x) / v17, v2));
+  const T v22 = along(d_gate, times_lower<kWay>(times_lower<kWay>(v19, v3), v2));
+  grad_grad = v21 + along(d_x, v20);
+  grad_gate = v22 + along(d_x, times_lower<kWay>(v8 * (d_x * grad) / v17, v2));
+  grad_x = along(d_gate, times_lower<kWay>(v8 * v18 / v17, v2));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void geglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  scalar::geglu_double_backward<T, kNear>(grad, d_gate, d_x, gate, x, grad_grad, grad_gate, grad_x);
+  scalar::geglu_double_backward<T, autofn::kTried>(grad, d_gate, d_x, gate, x, grad_grad, grad_gate,
+      grad_x);
   if (doubt(grad_grad) + doubt(grad_gate) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_gate_, grad_x_;
   scalar::geglu_double_backward<double>(grad, d_gate, d_x, gate, x, grad_grad_, grad_gate_,

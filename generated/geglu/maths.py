@@ -50,7 +50,7 @@ def vjp(needs, grad, gate, x):
     if needs[0]:
         v0 = torch.clamp(gate, -64, 16)
         v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-        v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        v3 = 1.5957691216057308 * v0 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
         grad_gate = grad * x * v3 * _sigmoid_shared(v1)
     if needs[1]:
         v2 = torch.clamp(gate, min=-64)
@@ -94,7 +94,7 @@ def jvp(d_gate, d_x, gate, x):
     if d_gate is not None:
         v0 = torch.clamp(gate, -64, 16)
         v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-        v3 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        v3 = 1.5957691216057308 * v0 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
         d_out = d_gate * x * v3 * _sigmoid_shared(v1)
     if d_x is not None:
         v2 = torch.clamp(gate, min=-64)

@@ -25,14 +25,14 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T gelu_forward(T x) {
-  return autofn::times_normcdf<kNear>(x, x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T gelu_forward(T x) {
+  return autofn::times_normcdf<kWay>(x, x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T gelu_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T gelu_backward(T grad, T x) {
   const T v0 = x + T(0.7517915368080139) - T(1.211444945855772e-08);
-  const T v1 = autofn::times_exp_product<kNear>(T(0.3989422804014327) * x, x, T(-0.5) * x);
-  const T v3 = grad * (v1 + autofn::normcdf<kNear>(x));
+  const T v1 = autofn::times_exp_product<kWay>(T(0.3989422804014327) * x, x, T(-0.5) * x);
+  const T v3 = grad * (v1 + autofn::normcdf<kWay>(x));
   const T v2 = polynomial<6>(v0, T(1.6272460649032847e-09), T(-1.1914710659449425e-09),
       T(-3.515901354824271e-08), T(-1.7318806673577015e-09), T(5.701095434803276e-07),
       T(4.32888739537647e-07), T(-7.748407467827868e-06), T(-1.1214389120190998e-05),
@@ -43,14 +43,14 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_backward(T grad, T x)
   return std::fabs(v0) < T(0.5625) ? v0 * grad * v2 : v3;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x * (T(0.5) * x);
   const T v1 = -v0;
-  const T v2 = autofn::times_exp<kNear>(T(0.3989422804014327) * x, v1);
+  const T v2 = autofn::times_exp<kWay>(T(0.3989422804014327) * x, v1);
   const T v3 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);
-  grad_grad = d_x * (v2 + autofn::normcdf<kNear>(x));
-  grad_x = autofn::times_exp<kNear>(v3, v1);
+  grad_grad = d_x * (v2 + autofn::normcdf<kWay>(x));
+  grad_x = autofn::times_exp<kWay>(v3, v1);
 }
 
 }  // namespace autofn_gelu

@@ -58,8 +58,7 @@ def double_vjp(needs, d_x, grad, x):
     grad_grad = grad_x = None
     if needs[0]:
         v0 = torch.clamp(x, -64, 16)
-        v2 = 0.5 * v0 * 0.7978845608028654 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0)
-        grad_grad = d_x * v2
+        grad_grad = d_x * (0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0) + _normcdf(v0))
     if needs[1]:
         v1 = 0.5 * torch.clamp(x, -64, 64)**2
         grad_x = 0.7978845608028654 * d_x * grad * (1 - v1) * torch.exp(-v1)

@@ -40,11 +40,11 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -53,7 +53,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T gelu_tanh_forward(T x) {
   const T v0 = square(x);
   const T v1 = T(0.07135481627260025) * v0;
   const T v2 = v1 + T(1.5957691216057308);
@@ -62,10 +62,11 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_forward(T x) {
   const T v4 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
   const T v6 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
   const T v7 = sum_rest(v1, T(1.5957691216057308)) + std::fma(v0, v4, v5) + v6;
-  return times_sigmoid<kNear>(x, x * v2, std::fma(x, v7, std::fma(x, v2, -(x * v2))));
+  return times_sigmoid<kWay>(x, x * v2, std::fma(x, v7, std::fma(x, v2, -(x * v2))));
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
   const T v0 = x + T(0.7524614334106445) - T(1.1339628268847483e-08);
   const T v1 = square(x);
   const T v2 = T(0.07135481627260025) * v1;
@@ -78,8 +79,8 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad,
   const T v8 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
   const T v9 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v6, v7) + v8;
   const T v10 = std::fma(x, v9, std::fma(x, v3, -(x * v3)));
-  const T v12 = grad * (times_sigmoid<kNear, true>(v11, v4, v10) + T(1));
-  const T v14 = times_sigmoid<kNear>(v12, v4, v10);
+  const T v12 = grad * (times_sigmoid<kWay, true>(v11, v4, v10) + T(1));
+  const T v14 = times_sigmoid<kWay>(v12, v4, v10);
   const T v13 = polynomial<10>(v0, T(-1.7903898769949068e-08), T(1.4821757726418514e-09),
       T(2.337536378755727e-08), T(-1.6762839819680276e-08), T(4.735714825757773e-08),
       T(1.4148006422678072e-07), T(-4.184897244896431e-07), T(-9.898379997365016e-07),
@@ -91,7 +92,7 @@ template <typename T, bool kNear = false> AUTOFN_FN T gelu_tanh_backward(T grad,
   return std::fabs(v0) < T(0.5625) ? v0 * grad * v13 : v14;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(16));
   const T v1 = square(v0);
@@ -99,14 +100,14 @@ AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v3 = square(v2);
   const T v4 = v2 * (T(0.07135481627260025) * v3 + T(1.5957691216057308));
   const T v5 = T(0.134145) * v3 + T(1);
-  const T v6 = v5 * T(1.5957691216057308);
-  const T v8 = v0 * T(1.5957691216057308) * (T(0.134145) * v1 + T(1));
+  const T v6 = T(1.5957691216057308) * v5;
+  const T v8 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
   const T v7 = v0 * (T(0.07135481627260025) * v1 + T(1.5957691216057308));
-  const T v9 = v6 + v6 * (times_sigmoid<kNear, true>(v2 * v6, v4) + T(1));
-  const T v10 = times_sigmoid<kNear>(v2 * (T(2.5464790894703255) * square(v5)), v4);
+  const T v9 = v6 + v6 * (times_sigmoid<kWay, true>(v2 * v6, v4) + T(1));
+  const T v10 = times_sigmoid<kWay>(v2 * (T(2.5464790894703255) * square(v5)), v4);
   const T v11 = d_x * grad * (v9 + T(0.42812889763560147) * v3 - v10);
-  grad_grad = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v8, v7) + T(1)), v7);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v11, v4), v4);
+  grad_grad = times_sigmoid<kWay>(d_x * (times_sigmoid<kWay, true>(v8, v7) + T(1)), v7);
+  grad_x = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v11, v4), v4);
 }
 
 }  // namespace autofn_gelu_tanh

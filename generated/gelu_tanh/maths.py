@@ -46,7 +46,7 @@ def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -64, 16)
     v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+    v2 = 1.5957691216057308 * v0 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
     return (grad * v2 * _sigmoid_shared(v1),)
 
 
@@ -56,7 +56,7 @@ def double_vjp(needs, d_x, grad, x):
     if needs[0]:
         v0 = torch.clamp(x, -64, 16)
         v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-        v9 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+        v9 = 1.5957691216057308 * v0 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
         grad_grad = d_x * v9 * _sigmoid_shared(v1)
     if needs[1]:
         v2 = torch.clamp(x, -64, 64)
@@ -66,7 +66,7 @@ def double_vjp(needs, d_x, grad, x):
         v6 = v2**2
         v7 = 0.134145 * v6 + 1
         v8 = 1.5957691216057308 * v7
-        v10 = v8 + (0.42812889763560147 * v6 + v8 * (v4 * (v2 * v8) + 1))
+        v10 = v8 + v8 * (v4 * (v2 * v8) + 1) + 0.42812889763560147 * v6
         grad_x = d_x * (v4 * v5) * grad * (v10 - v5 * (2.5464790894703255 * v2) * v7**2)
     return grad_grad, grad_x
 
@@ -75,7 +75,7 @@ def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, -64, 16)
     v1 = 1.5957691216057308 * (v0 + 0.044715 * v0**3)
-    v2 = v0 * 1.5957691216057308 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
+    v2 = 1.5957691216057308 * v0 * (0.134145 * v0**2 + 1) * _sigmoid_minus(v1) + 1
     return d_x * v2 * _sigmoid_shared(v1)
 
 

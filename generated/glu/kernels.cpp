@@ -24,7 +24,7 @@ void glu_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = glu_forward<T, true>(x[i], gate[i]);
+      out[i] = glu_forward<T, autofn::kTried>(x[i], gate[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void glu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      glu_backward<T, true>(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
+      glu_backward<T, autofn::kTried>(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
       odd += grad_x[i] * T(0) + grad_gate[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -87,8 +87,8 @@ void glu_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      glu_double_backward<T, true>(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i],
-          grad_x[i], grad_gate[i]);
+      glu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_gate[i], x[i], gate[i],
+          grad_grad[i], grad_x[i], grad_gate[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_gate[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -24,6 +24,7 @@ template <typename S> struct glu_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* x;
   const S* gate;
@@ -53,7 +54,7 @@ template <typename S> struct glu_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = glu_forward(widen(in.x.at[k]), widen(in.gate.at[k]));
+      out_v.at[k] = glu_forward<T, kWay>(widen(in.x.at[k]), widen(in.gate.at[k]));
     }
     at.store(0, out, out_v);
   }
@@ -67,6 +68,7 @@ template <typename S> struct glu_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -102,8 +104,8 @@ template <typename S> struct glu_backward_op {
     Pack<T, N> grad_x_v, grad_gate_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      glu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.gate.at[k]), grad_x_v.at[k],
-          grad_gate_v.at[k]);
+      glu_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.gate.at[k]),
+          grad_x_v.at[k], grad_gate_v.at[k]);
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_gate != nullptr) at.store(1, grad_gate, grad_gate_v);

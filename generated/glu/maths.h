@@ -29,50 +29,51 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T glu_forward(T x, T gate) {
-  return times_sigmoid<kNear>(x, gate);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward(T x, T gate) {
+  return times_sigmoid<kWay>(x, gate);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void glu_backward(T grad, T x, T gate, T& grad_x, T& grad_gate) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate))) + T(1);
-  grad_x = times_lower<kNear>(grad / v0, gate);
-  grad_gate = times_lower<kNear>(times_lower<kNear>(grad * x / square(v0), -gate), gate);
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(gate))) + T(1);
+  grad_x = times_lower<kWay>(grad / v0, gate);
+  grad_gate = times_lower<kWay>(times_lower<kWay>(grad * x / square(v0), -gate), gate);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void glu_double_backward(
     T grad, T d_x, T d_gate, T x, T gate, T& grad_grad, T& grad_x, T& grad_gate) {
   const T v0 = std::fabs(gate);
-  const T v1 = autofn::value(autofn::decay<kNear>(v0)) + T(1);
+  const T v1 = autofn::value(autofn::decay<kWay>(v0)) + T(1);
   const T v2 = T(1) / v1;
   const T v3 = -gate;
   const T v4 = square(v2);
   const T v5 = v4 * d_gate;
-  const T e0 = autofn::expm1(-v0);
-  const T v8 = times_lower<kNear>(times_lower<kNear>(grad * (d_x * v4), v3), gate);
+  const T e0 = autofn::expm1<kWay>(-v0);
+  const T v8 = times_lower<kWay>(times_lower<kWay>(grad * (d_x * v4), v3), gate);
   const T v6 = -x * (grad * (d_gate * powi<3>(v2))) * (gate < T(0) ? e0 : -e0);
-  const T v7 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v5 * x, v3), gate));
-  const T v9 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v6, v3), gate));
-  grad_grad = along(d_x, times_lower<kNear>(d_x / v1, gate)) + v7;
-  grad_x = along(d_gate, times_lower<kNear>(times_lower<kNear>(v5 * grad, v3), gate));
+  const T v7 = along(d_gate, times_lower<kWay>(times_lower<kWay>(v5 * x, v3), gate));
+  const T v9 = along(d_gate, times_lower<kWay>(times_lower<kWay>(v6, v3), gate));
+  grad_grad = along(d_x, times_lower<kWay>(d_x / v1, gate)) + v7;
+  grad_x = along(d_gate, times_lower<kWay>(times_lower<kWay>(v5 * grad, v3), gate));
   grad_gate = along(d_x, v8) + v9;
 }
 

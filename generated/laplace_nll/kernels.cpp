@@ -25,7 +25,7 @@ void laplace_nll_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = laplace_nll_forward<T, true>(input[i], target[i], log_scale[i]);
+      out[i] = laplace_nll_forward<T, autofn::kTried>(input[i], target[i], log_scale[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void laplace_nll_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::laplace_nll_forward<T, true>(input[i], target[i], log_scale[i]);
+      out[i] = scalar::laplace_nll_forward<T, autofn::kTried>(input[i], target[i], log_scale[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -86,8 +86,8 @@ void laplace_nll_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      laplace_nll_backward<T, true>(grad[i], input[i], target[i], log_scale[i], grad_input[i],
-          grad_target[i], grad_log_scale[i]);
+      laplace_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_scale[i],
+          grad_input[i], grad_target[i], grad_log_scale[i]);
       odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -120,7 +120,7 @@ void laplace_nll_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::laplace_nll_backward<T, true>(grad[i], input[i], target[i], log_scale[i],
+      scalar::laplace_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_scale[i],
           grad_input[i], grad_target[i], grad_log_scale[i]);
       odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
     }
@@ -158,9 +158,9 @@ void laplace_nll_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      laplace_nll_double_backward<T, true>(grad[i], d_input[i], d_target[i], d_log_scale[i],
-          input[i], target[i], log_scale[i], grad_grad[i], grad_input[i], grad_target[i],
-          grad_log_scale[i]);
+      laplace_nll_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
+          d_log_scale[i], input[i], target[i], log_scale[i], grad_grad[i], grad_input[i],
+          grad_target[i], grad_log_scale[i]);
       odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0) +
           grad_log_scale[i] * T(0);
     }

@@ -77,6 +77,7 @@ template <typename S> struct laplace_nll_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0xf, kTensorOutputs = 0x7;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* input;
@@ -119,7 +120,7 @@ template <typename S> struct laplace_nll_backward_op {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       if constexpr (sizeof(S) == 2) {
-        scalar::laplace_nll_backward(widen(in.grad.at[k]), widen(in.input.at[k]),
+        scalar::laplace_nll_backward<T, kWay>(widen(in.grad.at[k]), widen(in.input.at[k]),
             widen(in.target.at[k]), widen(in.log_scale.at[k]), grad_input_v.at[k],
             grad_target_v.at[k], grad_log_scale_v.at[k]);
       } else {

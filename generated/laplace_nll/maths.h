@@ -29,55 +29,55 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return log_scale + autofn::times_exp<kNear>(std::fabs(input - target), -log_scale);
+  return log_scale + autofn::times_exp<kWay>(std::fabs(input - target), -log_scale);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::laplace_nll_forward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return T(scalar::laplace_nll_forward<double, kNear>(input, target, log_scale));
+  return T(scalar::laplace_nll_forward<double, kWay>(input, target, log_scale));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
   const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
-  const T v2 = grad * autofn::times_exp<kNear>(sign(v0), v1);
+  const T v2 = grad * autofn::times_exp<kWay>(sign(v0), v1);
   grad_input = v2;
   grad_target = -v2;
-  grad_log_scale = grad * (T(1) - autofn::times_exp<kNear>(std::fabs(v0), v1));
+  grad_log_scale = grad * (T(1) - autofn::times_exp<kWay>(std::fabs(v0), v1));
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::laplace_nll_backward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   double grad_input_, grad_target_, grad_log_scale_;
-  scalar::laplace_nll_backward<double, kNear>(grad, input, target, log_scale, grad_input_,
+  scalar::laplace_nll_backward<double, kWay>(grad, input, target, log_scale, grad_input_,
       grad_target_, grad_log_scale_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
   grad_log_scale = T(grad_log_scale_);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
   const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
-  const T v2 = autofn::times_exp<kNear>(sign(v0), v1);
+  const T v2 = autofn::times_exp<kWay>(sign(v0), v1);
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;
-  const T v5 = autofn::times_exp<kNear>(std::fabs(v0), v1);
+  const T v5 = autofn::times_exp<kWay>(std::fabs(v0), v1);
   const T v6 = d_log_scale * grad;
   const T v7 = v2 * v6;
   const T v8 = along(d_log_scale, d_log_scale * (T(1) - v5));

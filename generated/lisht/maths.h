@@ -14,11 +14,12 @@
 namespace autofn_lisht {
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -30,17 +31,17 @@ template <typename T> AUTOFN_FN T lisht_forward(T x) {
   return x * autofn::tanh(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T lisht_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T lisht_backward(T grad, T x) {
   const T v0 = clamp(x, T(-64), T(64));
-  return grad * (times_sech2<kNear>(v0, v0) + autofn::tanh(v0));
+  return grad * (times_sech2<kWay>(v0, v0) + autofn::tanh(v0));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void lisht_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(64));
   const T v1 = clamp(x, T(-1024), T(1024));
-  grad_grad = d_x * (times_sech2<kNear>(v0, v0) + autofn::tanh(v0));
-  grad_x = times_sech2<kNear>(T(2) * d_x * grad * (T(1) - v1 * autofn::tanh(v1)), v1);
+  grad_grad = d_x * (times_sech2<kWay>(v0, v0) + autofn::tanh(v0));
+  grad_x = times_sech2<kWay>(T(2) * d_x * grad * (T(1) - v1 * autofn::tanh(v1)), v1);
 }
 
 }  // namespace autofn_lisht

@@ -61,8 +61,8 @@ void log_cosh_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      log_cosh_double_backward<T, true>(grad[i], d_input[i], d_target[i], input[i], target[i],
-          grad_grad[i], grad_input[i], grad_target[i]);
+      log_cosh_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i], input[i],
+          target[i], grad_grad[i], grad_input[i], grad_target[i]);
       odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0);
     }
     if (odd == T(0)) continue;

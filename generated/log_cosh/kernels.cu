@@ -24,6 +24,7 @@ template <typename S> struct log_cosh_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* input;
   const S* target;
@@ -53,7 +54,7 @@ template <typename S> struct log_cosh_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = log_cosh_forward(widen(in.input.at[k]), widen(in.target.at[k]));
+      out_v.at[k] = log_cosh_forward<T, kWay>(widen(in.input.at[k]), widen(in.target.at[k]));
     }
     at.store(0, out, out_v);
   }

@@ -18,24 +18,26 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
 // |x| + log1p(expm1(-2|x|) / 2).
-template <typename T> AUTOFN_FN T logcosh(T x) {
+template <autofn::Way kWay, typename T> AUTOFN_FN T logcosh(T x) {
   const T y = std::fabs(x), s = autofn::sinh(T(0.5) * (y > T(1) ? T(1) : y));
-  const T tail = T(0.5) * autofn::expm1(T(-2) * y);
-  return (y < T(1) ? T(0) : y) + autofn::log1p(y < T(1) ? T(2) * s * s : tail);
+  const T tail = T(0.5) * autofn::expm1<kWay>(T(-2) * y);
+  return (y < T(1) ? T(0) : y) + autofn::log1p<kWay>(y < T(1) ? T(2) * s * s : tail);
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T> AUTOFN_FN T log_cosh_forward(T input, T target) {
-  return logcosh(input - target);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T log_cosh_forward(T input, T target) {
+  return logcosh<kWay>(input - target);
 }
 
 template <typename T>
@@ -45,23 +47,23 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
   grad_target = -v0;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_cosh_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
   const T v0 = T(2) * input - T(2) * target;
   const T v1 = std::fabs(v0);
-  const T v2 = autofn::value(autofn::decay<kNear>(v1)) + T(1);
-  const T e0 = autofn::expm1(-v1);
+  const T v2 = autofn::value(autofn::decay<kWay>(v1)) + T(1);
+  const T e0 = autofn::expm1<kWay>(-v1);
   const T v3 = (v0 < T(0) ? e0 : -e0) / v2;
   const T v4 = square(T(1) / v2);
   const T v5 = -v0;
   const T v6 = v4 * (grad * (T(4) * d_input));
   const T v7 = v4 * (grad * (T(4) * d_target));
-  const T v8 = along(d_target, times_lower<kNear>(times_lower<kNear>(-v7, v5), v0));
-  const T v9 = along(d_input, times_lower<kNear>(times_lower<kNear>(-v6, v5), v0));
+  const T v8 = along(d_target, times_lower<kWay>(times_lower<kWay>(-v7, v5), v0));
+  const T v9 = along(d_input, times_lower<kWay>(times_lower<kWay>(-v6, v5), v0));
   grad_grad = along(d_input, v3 * d_input) + along(d_target, -v3 * d_target);
-  grad_input = along(d_input, times_lower<kNear>(times_lower<kNear>(v6, v5), v0)) + v8;
-  grad_target = v9 + along(d_target, times_lower<kNear>(times_lower<kNear>(v7, v5), v0));
+  grad_input = along(d_input, times_lower<kWay>(times_lower<kWay>(v6, v5), v0)) + v8;
+  grad_target = v9 + along(d_target, times_lower<kWay>(times_lower<kWay>(v7, v5), v0));
 }
 
 }  // namespace autofn_log_cosh

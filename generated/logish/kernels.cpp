@@ -23,7 +23,7 @@ void logish_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::logish_forward<T, true>(x[i]);
+      out[i] = scalar::logish_forward<T, autofn::kTried>(x[i]);
       odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
@@ -51,7 +51,7 @@ void logish_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::logish_forward<T, true>(x[i]);
+      out[i] = scalar::logish_forward<T, autofn::kTried>(x[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -79,7 +79,7 @@ void logish_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = logish_backward<T, true>(grad[i], x[i]);
+      grad_x[i] = logish_backward<T, autofn::kTried>(grad[i], x[i]);
       odd += grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -109,7 +109,7 @@ void logish_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      logish_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      logish_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -36,18 +36,19 @@ template <typename T> AUTOFN_FN T doubt(T v) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
@@ -57,30 +58,30 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  return v0 * autofn::log1p(sigmoid<kNear>(v0));
+  return v0 * autofn::log1p<kWay>(sigmoid<kWay>(v0));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first. 16-bit types do with scalar::logish_forward.
-template <typename T, bool kNear = false> AUTOFN_FN T logish_forward(T x) {
-  const T out = scalar::logish_forward<T, kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_forward(T x) {
+  const T out = scalar::logish_forward<T, autofn::kTried>(x);
   if (doubt(out) == T(0)) return out;
   return T(scalar::logish_forward<double>(x));
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_backward(T grad, T x) {
   const T v0 = x + T(1.3724541664123535) - T(2.9386661404486937e-08);
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(x)));
   const T v2 = T(2) * v1;
-  const T l0 = autofn::log1p(sigmoid<kNear>(x));
+  const T l0 = autofn::log1p<kWay>(sigmoid<kWay>(x));
   const T v3 = x + T(3) * l0;
   const bool c0 = x < T(0);
   const T v4 = grad * (c0 ? l0 + v1 * (v3 + v2 * l0) : v1 * (v3 + v1 * l0) + T(2) * l0);
   const T v5 = v4 / ((v1 + T(1)) * (c0 ? v2 + T(1) : v1 + T(2)));
-  const T v7 = x < T(-48) ? times_lower<kNear>(grad * (x + T(1)), x) : v5;
+  const T v7 = x < T(-48) ? times_lower<kWay>(grad * (x + T(1)), x) : v5;
   const T v6 = polynomial<8>(v0, T(-8.776218808583559e-10), T(-7.528005550931278e-10),
       T(5.682198887267955e-09), T(1.689363724279096e-08), T(-2.8468831870327317e-08),
       T(-2.2767396407418223e-07), T(-9.903224163380876e-08), T(2.1714401189734405e-06),
@@ -92,23 +93,23 @@ template <typename T, bool kNear = false> AUTOFN_FN T logish_backward(T grad, T 
   return x >= T(INFINITY) ? grad * T(0.6931471805599453) : v8;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x)));
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(x)));
   const bool c0 = x < T(-48);
   const T v1 = v0 + T(1);
   const T v2 = T(2) * v0;
   const bool c1 = x < T(0);
   const T v3 = c1 ? v2 + T(1) : v0 + T(2);
-  const T l0 = autofn::log1p(sigmoid<kNear>(x));
+  const T l0 = autofn::log1p<kWay>(sigmoid<kWay>(x));
   const T v4 = x + T(3) * l0;
   const T v5 = x + T(2);
   const T v6 = T(2) * x - T(4);
   const T v7 = d_x * (c1 ? l0 + v0 * (v4 + v2 * l0) : v0 * (v4 + v0 * l0) + T(2) * l0);
   const T v8 = d_x * grad * (c1 ? v0 * (v0 * v6 - T(6)) - v5 : v6 + v0 * (-v0 * v5 - T(6)));
-  const T v9 = times_lower<kNear>(-v8 / (square(v1) * square(v3)), -x);
-  grad_grad = c0 ? times_lower<kNear>(d_x * (x + T(1)), x) : v7 / (v1 * v3);
-  grad_x = c0 ? times_lower<kNear>(grad * (d_x * v5), x) : times_lower<kNear>(v9, x);
+  const T v9 = times_lower<kWay>(times_lower<kWay>(-v8 / (square(v1) * square(v3)), -x), x);
+  grad_grad = c0 ? times_lower<kWay>(d_x * (x + T(1)), x) : v7 / (v1 * v3);
+  grad_x = c0 ? times_lower<kWay>(grad * (d_x * v5), x) : v9;
 }
 
 }  // namespace autofn_logish

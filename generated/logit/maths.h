@@ -27,13 +27,13 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
-template <typename T> AUTOFN_FN T logit_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logit_forward(T x) {
   const T v0 = x - T(0.5);
   const T v1 = polynomial<5>(square(v0), T(275397.1601591586), T(52209.81852981273),
       T(15484.524299041805), T(4368.2152423524285), T(1260.314891977693), T(372.3635974054301),
       T(113.77777790888935), T(36.571428571171595), T(12.800000000000258), T(5.333333333333333),
       T(4.0));
-  return std::fabs(v0) < T(0.125) ? v0 * v1 : autofn::log(x / (T(1) - x));
+  return std::fabs(v0) < T(0.125) ? v0 * v1 : autofn::log<kWay>(x / (T(1) - x));
 }
 
 template <typename T> AUTOFN_FN T logit_backward(T grad, T x) {

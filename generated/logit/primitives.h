@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;
@@ -107,6 +117,64 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
+// A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
+// absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
+#ifdef __CUDACC__
+AUTOFN_FN float hardware_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_log2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
+AUTOFN_FN double hardware_reciprocal(double x) {
+#ifdef __CUDA_ARCH__
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return 1.0 / x;
+#endif
+}
+#endif
+
+#ifdef __CUDACC__
+// log(u), f = u - 1, to 2^-19 for 16-bit types: near 1 a polynomial of degree 7.
+AUTOFN_FN float quick_log(float u, float f) {
+  float p = 0x1.474e7ap-3f;
+  p = std::fma(p, f, -0x1.733f86p-3f);
+  p = std::fma(p, f, 0x1.97fd42p-3f);
+  p = std::fma(p, f, -0x1.ff0b6ap-3f);
+  p = std::fma(p, f, 0x1.55587ap-2f);
+  p = std::fma(p, f, -0x1.00007cp-1f);
+  p = std::fma(p, f, 0x1.fffffep-1f);
+  return std::fabs(f) < 0.25f ? p * f : 0x1.62e43p-1f * hardware_log2(u);
+}
+#endif
+
 // log(x): x = 2^e (1 + f) with 1 + f in [3/4, 3/2); f + f^2 q(f) with q of degree 8, and e ln 2.
 // At most 0.95 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float log(float x) {
@@ -138,5 +206,16 @@ AUTOFN_FN float log(float x) {
 }
 
 AUTOFN_FN double log(double x) { return std::log(x); }
+
+// Or on a GPU for 16-bit types; what is subnormal there as its multiple by 2^24.
+template <Way kWay, typename T> AUTOFN_FN T log(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const bool tiny = x < T(0x1p-126f);
+    const T found = quick_log(tiny ? T(0x1p+24f) * x : x, x - T(1));
+    return tiny ? found - T(0x1.0a2b24p+4f) : found;
+  } else {
+    return autofn::log(x);
+  }
+}
 
 }  // namespace autofn

@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;
@@ -107,15 +117,58 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
+// A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
+// absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
+#ifdef __CUDACC__
+AUTOFN_FN float hardware_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_log2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
+AUTOFN_FN double hardware_reciprocal(double x) {
+#ifdef __CUDA_ARCH__
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return 1.0 / x;
+#endif
+}
+#endif
+
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
-#ifndef __CUDACC__
 // 1.5 * 2^23 + 254: the low bits of x / ln 2 + kExpShift hold n + 254, twice the bias.
 constexpr float kExpShift = 0x1.8001fcp+23f;
 
 // (exp(r) - 1) / r
-inline float exp_quotient(float r) {
+AUTOFN_FN float exp_quotient(float r) {
   float p = 0x1.6ac144p-10f;
   p = std::fma(p, r, 0x1.123da6p-7f);
   p = std::fma(p, r, 0x1.555858p-5f);
@@ -125,7 +178,7 @@ inline float exp_quotient(float r) {
 }
 
 // p 2^n, where the low bits of t hold n + 254.
-inline float scaled(float p, float t) {
+AUTOFN_FN float scaled(float p, float t) {
   const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
@@ -133,12 +186,11 @@ inline float scaled(float p, float t) {
 }
 
 // exp(x) from r, and from t with n in its low bits.
-inline float exp_reduced(float x, float t, float r) {
+AUTOFN_FN float exp_reduced(float x, float t, float r) {
   float p = scaled(std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 89.0f ? INFINITY : p;
   return x < -104.0f ? 0.0f : p;
 }
-#endif
 
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
@@ -176,9 +228,6 @@ AUTOFN_FN double exp(double x, double rest) {
 
 // The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
 AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return autofn::exp(x, rest);
-#else
   // 1.5 * 2^23 + 127
   const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
   const float n = t - 0x1.8000fep+23f;
@@ -186,16 +235,23 @@ AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
   const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
   return std::fabs(x) <= 87.0f ? p : NAN;
-#endif
 }
 
 template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
 }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
-  if constexpr (kNear) {
+#ifdef __CUDACC__
+// The root of exp(x), to 2^-22 and what x is rounded by: of its square subnormals round once.
+AUTOFN_FN float exp_root(float x) { return hardware_exp2(0x1.715476p-1f * x); }
+#endif
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kWay == kTried) {
     return exp_near(x, rest...);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T root = exp_root(x);
+    return root * root;
   } else {
     return autofn::exp(x, rest...);
   }
@@ -203,24 +259,10 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest)
 
 // exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
 // times(v, decay(y)) rounds once more at most.
-#ifdef __CUDACC__
-template <typename T> struct Decay { T value, half; };
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y) {
-  return {autofn::exp(-y), autofn::exp(T(-0.5) * y)};
-}
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y, T rest) {
-  return {autofn::exp(-y, rest), autofn::exp(T(-0.5) * y, T(0.5) * rest)};
-}
-
-template <typename T> AUTOFN_FN T value(const Decay<T>& e) { return e.value; }
-template <typename T> AUTOFN_FN T times(T v, const Decay<T>& e) { return v * e.half * e.half; }
-#else
 // p 2^n, where the low bits of t hold n + 254; in double the value itself.
 template <typename T> struct Decay { T p, t; };
 
-inline Decay<float> decay(float y, float rest = -0.0f) {
+AUTOFN_FN Decay<float> decay(float y, float rest = -0.0f) {
   const float x = y > 174.0f ? -174.0f : -y;
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
   const float n = t - kExpShift;
@@ -229,18 +271,17 @@ inline Decay<float> decay(float y, float rest = -0.0f) {
   return {std::fma(exp_quotient(r), r, 1.0f), t};
 }
 
-inline Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
+AUTOFN_FN Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
 
-inline Decay<double> decay(double y, double rest) {
+AUTOFN_FN Decay<double> decay(double y, double rest) {
   const double e = std::exp(-y);
   return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
 }
 
-inline float value(const Decay<float>& e) { return scaled(e.p, e.t); }
-inline double value(const Decay<double>& e) { return e.p; }
-inline float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
-inline double times(double v, const Decay<double>& e) { return v * e.p; }
-#endif
+AUTOFN_FN float value(const Decay<float>& e) { return scaled(e.p, e.t); }
+AUTOFN_FN double value(const Decay<double>& e) { return e.p; }
+AUTOFN_FN float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
+AUTOFN_FN double times(double v, const Decay<double>& e) { return v * e.p; }
 
 // A first try: NaN where y is large.
 template <typename T> struct NearDecay { T value; };
@@ -248,23 +289,45 @@ template <typename T> struct NearDecay { T value; };
 template <typename T> AUTOFN_FN T value(const NearDecay<T>& e) { return e.value; }
 template <typename T> AUTOFN_FN T times(T v, const NearDecay<T>& e) { return v * e.value; }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
-  if constexpr (kNear) {
+// For 16-bit types.
+template <typename T> struct RootDecay { T root; };
+
+template <typename T> AUTOFN_FN T value(const RootDecay<T>& e) { return e.root * e.root; }
+template <typename T> AUTOFN_FN T times(T v, const RootDecay<T>& e) { return v * e.root * e.root; }
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
+  if constexpr (kWay == kTried) {
     return NearDecay<T>{exp_near(-y, rest...)};
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    return RootDecay<T>{exp_root(-y)};
   } else {
     return autofn::decay(y, rest...);
   }
 }
 
 // v exp(rest - y), 0 where y is large, whatever v is.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
-  const T product = autofn::times(v, autofn::decay<kNear>(y, rest...));
-  if constexpr (kNear) {
+template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
+  const T product = autofn::times(v, autofn::decay<kWay>(y, rest...));
+  if constexpr (kWay == kTried) {
     return product;
   } else {
     return y > (sizeof(T) == 4 ? T(174) : T(1500)) ? T(0) : product;
   }
 }
+
+#ifdef __CUDACC__
+// log(u), f = u - 1, to 2^-19 for 16-bit types: near 1 a polynomial of degree 7.
+AUTOFN_FN float quick_log(float u, float f) {
+  float p = 0x1.474e7ap-3f;
+  p = std::fma(p, f, -0x1.733f86p-3f);
+  p = std::fma(p, f, 0x1.97fd42p-3f);
+  p = std::fma(p, f, -0x1.ff0b6ap-3f);
+  p = std::fma(p, f, 0x1.55587ap-2f);
+  p = std::fma(p, f, -0x1.00007cp-1f);
+  p = std::fma(p, f, 0x1.fffffep-1f);
+  return std::fabs(f) < 0.25f ? p * f : 0x1.62e43p-1f * hardware_log2(u);
+}
+#endif
 
 // log1p(x): 1 + x = 2^e (1 + f) with 1 + f in about [3/4, 3/2), without the rounding of 1 + x;
 // f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 0.95 ULP over every float32
@@ -300,5 +363,26 @@ AUTOFN_FN float log1p(float x) {
 }
 
 AUTOFN_FN double log1p(double x) { return std::log1p(x); }
+
+// Or on a GPU for 16-bit types.
+template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    return quick_log(T(1) + x, x);
+  } else {
+    return autofn::log1p(x);
+  }
+}
+
+// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
+  if constexpr (kCuda) {
+    T r = hardware_reciprocal(d);
+    if constexpr (kWay != kQuick || sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
+    if constexpr (sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
+    return r;
+  } else {
+    return T(1) / d;
+  }
+}
 
 }  // namespace autofn

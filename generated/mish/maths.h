@@ -28,8 +28,9 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
@@ -38,19 +39,19 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T mish_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = v1 + T(2);
   const T v3 = T(2) * v1;
   const bool c0 = v0 < T(0);
   const T v4 = v0 * (c0 ? v2 : v3 + T(1)) / (c0 ? v1 * v2 + T(2) : v1 * (v3 + T(2)) + T(1));
-  return times_lower<kNear>(v4, v0);
+  return times_lower<kWay>(v4, v0);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backward(T grad, T x) {
   const T v0 = clamp(x, T(-1024), T(64));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = T(4) * v0;
   const T v3 = v2 + T(6);
   const T v4 = v2 + T(4);
@@ -58,18 +59,18 @@ template <typename T, bool kNear = false> AUTOFN_FN T mish_backward(T grad, T x)
   const bool c0 = v0 < T(0);
   const T v6 = T(1) / (c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
   const T v7 = grad * (c0 ? v4 + v1 * (v3 + v1 * (v1 + T(4))) : v5) * square(v6);
-  return times_lower<kNear>(v7, v0);
+  return times_lower<kWay>(v7, v0);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void mish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(64));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = T(4) * v0;
   const T v3 = v2 + T(6);
   const T v4 = v2 + T(4);
   const T v5 = clamp(x, T(-1024), T(1024));
-  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v5)));
+  const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v5)));
   const T v7 = T(2) * v5;
   const T v8 = v7 - T(2);
   const T v9 = T(3) * v5 - T(6);
@@ -83,8 +84,8 @@ AUTOFN_FN void mish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x)
   const bool c1 = v5 < T(0);
   const T v16 = T(4) * d_x * grad * (c1 ? v6 * (v6 * (v9 + v6 * v8) - v10) - v11 : v15);
   const T v17 = v16 / powi<3>(c1 ? v6 * (v6 + T(2)) + T(2) : v6 * (T(2) * v6 + T(2)) + T(1));
-  grad_grad = times_lower<kNear>(v14, v0);
-  grad_x = times_lower<kNear>(times_lower<kNear>(-v17, -v7), v5);
+  grad_grad = times_lower<kWay>(v14, v0);
+  grad_x = times_lower<kWay>(times_lower<kWay>(-v17, -v7), v5);
 }
 
 }  // namespace autofn_mish

@@ -23,7 +23,7 @@ void phish_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::phish_forward<T, true>(x[i]);
+      out[i] = scalar::phish_forward<T, autofn::kTried>(x[i]);
       odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
@@ -51,7 +51,7 @@ void phish_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::phish_forward<T, true>(x[i]);
+      out[i] = scalar::phish_forward<T, autofn::kTried>(x[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -79,13 +79,14 @@ void phish_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = phish_backward<T, true>(grad[i], x[i]);
-      odd += grad_x[i] * T(0);
+      grad_x[i] = scalar::phish_backward<T, autofn::kTried>(grad[i], x[i]);
+      odd += doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = phish_backward(grad[i], x[i]);
+      const double again0 = scalar::phish_backward<double>(grad[i], x[i]);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
     }
   }
 }
@@ -107,7 +108,7 @@ void phish_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = scalar::phish_backward<T, true>(grad[i], x[i]);
+      grad_x[i] = scalar::phish_backward<T, autofn::kTried>(grad[i], x[i]);
       odd += grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -137,7 +138,7 @@ void phish_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      phish_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      phish_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -167,7 +168,8 @@ void phish_double_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::phish_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      scalar::phish_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
+          grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -16,6 +16,18 @@ namespace autofn_phish {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> AUTOFN_FN T doubt(T v) {
@@ -24,11 +36,12 @@ template <typename T> AUTOFN_FN T doubt(T v) {
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -37,64 +50,85 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_forward(T x) {
   const T v0 = clamp(x, T(-64), T(INFINITY));
-  return v0 * autofn::tanh(autofn::times_normcdf<kNear>(v0, v0));
+  return v0 * autofn::tanh(autofn::times_normcdf<kWay>(v0, v0));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first. 16-bit types do with scalar::phish_forward.
-template <typename T, bool kNear = false> AUTOFN_FN T phish_forward(T x) {
-  const T out = scalar::phish_forward<T, kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_forward(T x) {
+  const T out = scalar::phish_forward<T, autofn::kTried>(x);
   if (doubt(out) == T(0)) return out;
   return T(scalar::phish_forward<double>(x));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
-  const T v0 = clamp(x, T(-64), T(64));
-  const T v1 = autofn::times_normcdf<kNear>(v0, v0);
-  const T v2 = T(0.3989422804014327) * v0;
-  const T v3 = autofn::times_exp_product<kNear>(v2, v0, T(-0.5) * v0);
-  const T v4 = times_sech2<kNear>(v0 * (autofn::normcdf<kNear>(v0) + v3), v1);
-  return grad * (v4 + autofn::tanh(v1));
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backward(T grad, T x) {
+  const T v0 = x + T(1.1954312324523926) - T(3.106448012122866e-08);
+  const T v1 = clamp(x, T(-64), T(64));
+  const T v2 = square(v1);
+  const T v3 = T(0.5) * v2;
+  const T v4 = T(0.5) * std::fma(v1, v1, -(v1 * v1));
+  const bool c0 = v3 < T(0);
+  const T v5 = autofn::value(autofn::decay<kWay>(std::fabs(v3), -(c0 ? -v4 : v4)));
+  const T v6 = autofn::times_normcdf<kWay>(v1, v1);
+  const T v7 = T(0.7978845608028654) * v2;
+  const T v8 = autofn::times_normcdf<kWay>(times_sech2<kWay>(T(2) * v1, v6), v1);
+  const T v9 = v8 + T(2) * autofn::tanh(v6);
+  const T v10 = times_sech2<kWay>(v7, v6) + v5 * v9;
+  const T v11 = T(0.5) * grad * (c0 ? v10 : v9 + times_sech2<kWay>(v5 * v7, v6));
+  const T v12 = polynomial<4>(v0, T(-2.8551843912661504e-09), T(4.592894816920855e-09),
+      T(2.9280329107412543e-08), T(-3.8905693133974363e-08), T(-1.70626075567692e-07),
+      T(1.4899155063013933e-07), T(7.513347161543022e-07), T(-2.6115096798134314e-07),
+      T(-2.6987603887585894e-06), T(-2.128680787191276e-07), T(8.872529188183502e-06),
+      T(4.194274013941032e-06), T(-2.894733555674605e-05), T(-2.9846014699067998e-05),
+      T(7.877987726336876e-05), T(0.00013749314996042408), T(-0.00016814840851333288),
+      T(-0.0004575549163177714), T(0.00043428353791430093), T(0.0017683277612503942),
+      T(-0.0006257406260722783), T(-0.006663081610482153), T(-0.0033783214200562364),
+      T(0.015185900610971711), T(0.011101372955866029), T(-0.044134741064471024),
+      T(-0.024839753724808133), T(0.19250781077584178), T(0.2528680835995483),
+      T(-0.1776850712428067), T(-0.3656367174811648));
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v12 : v11 / (c0 ? v5 : T(1));
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// scalar::phish_backward.
-template <typename T, bool kNear = false> AUTOFN_FN T phish_backward(T grad, T x) {
-  return T(scalar::phish_backward<double, kNear>(grad, x));
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first. 16-bit types do with scalar::phish_backward.
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backward(T grad, T x) {
+  const T grad_x = scalar::phish_backward<T, autofn::kTried>(grad, x);
+  if (doubt(grad_x) == T(0)) return grad_x;
+  return T(scalar::phish_backward<double>(grad, x));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(64));
-  const T v1 = autofn::times_normcdf<kNear>(v0, v0);
+  const T v1 = autofn::times_normcdf<kWay>(v0, v0);
   const T v2 = clamp(x, T(-64), T(1024));
-  const T v3 = autofn::times_normcdf<kNear>(v2, v2);
+  const T v3 = autofn::times_normcdf<kWay>(v2, v2);
   const T v4 = square(v2);
   const T v5 = -T(0.5) * v4;
-  const T v6 = autofn::times_exp<kNear>(T(0.7978845608028654) * v2, v5);
-  const T v7 = v6 + T(2) * autofn::normcdf<kNear>(v2);
-  const T v8 = T(0.5) * v0 * T(0.7978845608028654);
-  const T v9 = autofn::times_exp_product<kNear>(v8, v0, T(-0.5) * v0);
-  const T v10 = times_sech2<kNear>(v0 * (autofn::normcdf<kNear>(v0) + v9), v1);
-  const T v11 = v7 + autofn::times_exp<kNear>(T(0.3989422804014327) * v2 * (T(2) - v4), v5);
+  const T v6 = autofn::times_exp<kWay>(T(0.7978845608028654) * v2, v5);
+  const T v7 = v6 + T(2) * autofn::normcdf<kWay>(v2);
+  const T v8 = T(0.3989422804014327) * v0;
+  const T v9 = autofn::times_exp_product<kWay>(v8, v0, T(-0.5) * v0);
+  const T v10 = times_sech2<kWay>(v0 * (autofn::normcdf<kWay>(v0) + v9), v1);
+  const T v11 = v7 + autofn::times_exp<kWay>(T(0.3989422804014327) * v2 * (T(2) - v4), v5);
   const T v12 = d_x * grad * (v11 - T(0.5) * v2 * square(v7) * autofn::tanh(v3));
   grad_grad = d_x * (v10 + autofn::tanh(v1));
-  grad_x = times_sech2<kNear>(v12, v3);
+  grad_x = times_sech2<kWay>(v12, v3);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::phish_double_backward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   double grad_grad_, grad_x_;
-  scalar::phish_double_backward<double, kNear>(grad, d_x, x, grad_grad_, grad_x_);
+  scalar::phish_double_backward<double, kWay>(grad, d_x, x, grad_grad_, grad_x_);
   grad_grad = T(grad_grad_);
   grad_x = T(grad_x_);
 }

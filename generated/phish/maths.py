@@ -91,7 +91,7 @@ def double_vjp(needs, d_x, grad, x):
         v0 = torch.clamp(x, -64, 64)
         cdf0 = _normcdf(v0)
         v1 = v0 * cdf0
-        v7 = v0 * (cdf0 + 0.5 * v0 * 0.7978845608028654 * torch.exp(v0 * -0.5 * v0))
+        v7 = v0 * (cdf0 + 0.3989422804014327 * v0 * torch.exp(v0 * -0.5 * v0))
         grad_grad = d_x * (v7 * _sech2(v1) + _tanh(v1))
     if needs[1]:
         v2 = torch.clamp(x, -64, 1024)

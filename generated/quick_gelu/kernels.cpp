@@ -23,7 +23,7 @@ void quick_gelu_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = quick_gelu_forward<T, true>(x[i]);
+      out[i] = quick_gelu_forward<T, autofn::kTried>(x[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -51,7 +51,7 @@ void quick_gelu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = quick_gelu_backward<T, true>(grad[i], x[i]);
+      grad_x[i] = quick_gelu_backward<T, autofn::kTried>(grad[i], x[i]);
       odd += grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -81,7 +81,8 @@ void quick_gelu_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::quick_gelu_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      scalar::quick_gelu_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
+          grad_x[i]);
       odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;

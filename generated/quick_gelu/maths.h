@@ -38,27 +38,28 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T quick_gelu_forward(T x) {
   const T v0 = std::fma(T(1.702), x, -(T(1.702) * x));
   const T v1 = std::fma(x, constant_rest<T>(1.702, 0.0), v0);
-  return times_sigmoid<kNear>(x, T(1.702) * x, v1);
+  return times_sigmoid<kWay>(x, T(1.702) * x, v1);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T quick_gelu_backward(T grad, T x) {
   const T v0 = x + T(0.7511542439460754) + T(1.1495213530660265e-08);
   const T v1 = T(1.702) * x;
   const T v2 = std::fma(T(1.702), x, -(T(1.702) * x));
   const T v3 = std::fma(x, constant_rest<T>(1.702, 0.0), v2);
-  const T v4 = grad * (times_sigmoid<kNear, true>(v1, v1, v3) + T(1));
-  const T v6 = times_sigmoid<kNear>(v4, v1, v3);
+  const T v4 = grad * (times_sigmoid<kWay, true>(v1, v1, v3) + T(1));
+  const T v6 = times_sigmoid<kWay>(v4, v1, v3);
   const T v5 = polynomial<9>(v0, T(-3.8013127036654074e-05), T(3.843655992577853e-05),
       T(5.502740556914213e-05), T(-9.30582370470711e-05), T(-0.00027248728654805836),
       T(-5.2276107193139624e-05), T(0.0008650997213732787), T(0.0013862735308664972),
@@ -70,20 +71,20 @@ template <typename T, bool kNear = false> AUTOFN_FN T quick_gelu_backward(T grad
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(1.702) * x;
   const T v1 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
-  grad_grad = times_sigmoid<kNear>(d_x * (times_sigmoid<kNear, true>(v0, v0) + T(1)), v0);
-  grad_x = times_sigmoid<kNear, true>(times_sigmoid<kNear>(v1, v0), v0);
+  grad_grad = times_sigmoid<kWay>(d_x * (times_sigmoid<kWay, true>(v0, v0) + T(1)), v0);
+  grad_x = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v1, v0), v0);
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  scalar::quick_gelu_double_backward<T, kNear>(grad, d_x, x, grad_grad, grad_x);
+  scalar::quick_gelu_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
   if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::quick_gelu_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);

@@ -14,22 +14,22 @@
 
 namespace autofn_selu {
 
-template <typename T> AUTOFN_FN T selu_forward(T x) {
-  const T v0 = x > T(0) ? x : T(1.6732632423543772) * autofn::expm1(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T selu_forward(T x) {
+  const T v0 = x > T(0) ? x : T(1.6732632423543772) * autofn::expm1<kWay>(x);
   return T(1.0507009873554805) * v0;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T selu_backward(T grad, T x) {
-  const T v0 = x > T(0) ? T(1) : T(1.6732632423543772) * autofn::exp<kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T selu_backward(T grad, T x) {
+  const T v0 = x > T(0) ? T(1) : T(1.6732632423543772) * autofn::exp<kWay>(x);
   return T(1.0507009873554805) * grad * v0;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void selu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
   const T v0 = T(1.0507009873554805) * d_x;
-  grad_grad = v0 * (c0 ? T(1) : T(1.6732632423543772) * autofn::exp<kNear>(x));
-  grad_x = c0 ? T(0) : autofn::times_exp<kNear>(T(1.6732632423543772) * v0 * grad, x);
+  grad_grad = v0 * (c0 ? T(1) : T(1.6732632423543772) * autofn::exp<kWay>(x));
+  grad_x = c0 ? T(0) : autofn::times_exp<kWay>(T(1.6732632423543772) * v0 * grad, x);
 }
 
 }  // namespace autofn_selu

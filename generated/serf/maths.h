@@ -29,24 +29,25 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -54,18 +55,19 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T serf_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = times_lower<kNear>(T(1.1283791670955126) * v0, v0);
-  return v0 < T(-48) ? v1 : v0 * autofn::erf(softplus<kNear>(v0));
+  const T v1 = times_lower<kWay>(T(1.1283791670955126) * v0, v0);
+  return v0 < T(-48) ? v1 : v0 * autofn::erf<kWay>(softplus<kWay>(v0));
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_backward(T grad, T x) {
   const T v0 = x + T(1.1930599212646484) + T(4.766353952868329e-08);
   const T v1 = clamp(x, T(-1024), T(16));
-  const T sp0 = softplus<kNear>(v1);
-  const T v2 = times_sigmoid<kNear>(T(1.1283791670955126) * v1, v1);
-  const T v3 = autofn::times_exp_product<kNear>(v2, sp0, T(-1) * sp0) + autofn::erf(sp0);
+  const T sp0 = softplus<kWay>(v1);
+  const T v2 = times_sigmoid<kWay>(T(1.1283791670955126) * v1, v1);
+  const T v3 = autofn::times_exp_product<kWay>(v2, sp0, T(-1) * sp0);
+  const T v5 = grad * (v3 + autofn::erf<kWay>(sp0));
   const T v4 = polynomial<10>(v0, T(-1.5217283459576316e-11), T(8.873421427229159e-13),
       T(7.30016996612012e-11), T(-3.300750229455122e-11), T(-1.9381926551829743e-10),
       T(2.8966222096569974e-10), T(1.2614771916822614e-09), T(6.939243347523678e-10),
@@ -76,37 +78,37 @@ template <typename T, bool kNear = false> AUTOFN_FN T serf_backward(T grad, T x)
       T(0.0008716960652208427), T(-0.004524531631039747), T(-0.018713084036871955),
       T(-0.02333420603137727), T(0.047545691042727795), T(0.23161220121136644),
       T(0.30150488936299114));
-  return std::fabs(v0) < T(0.875) ? v0 * grad * v4 : grad * v3;
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v4 : v5;
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(16));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
-  const T sp0 = softplus<kNear>(v0);
-  const T v2 = autofn::erf(sp0);
-  const T v3 = v0 * T(1.1283791670955126);
-  const T v4 = v2 + autofn::times_exp_product<kNear>(v3, sp0, T(-1) * sp0);
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
+  const T sp0 = softplus<kWay>(v0);
+  const T v2 = autofn::erf<kWay>(sp0);
+  const T v3 = T(1.1283791670955126) * v0;
+  const T v4 = v2 + autofn::times_exp_product<kWay>(v3, sp0, T(-1) * sp0);
   const T v5 = clamp(x, T(-1024), T(64));
-  const T v6 = autofn::value(autofn::decay<kNear>(std::fabs(v5)));
-  const T sp1 = softplus<kNear>(v5);
+  const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v5)));
+  const T sp1 = softplus<kWay>(v5);
   const T v7 = sp1 * (T(2) * v5) - T(2);
   const T v8 = v5 + T(2);
   const T v9 = v5 < T(0) ? v6 * v7 - v8 : v7 - v6 * v8;
   const T v10 = -T(1.1283791670955126) * d_x * grad * v9 / square(v6 + T(1));
-  const T v11 = times_lower<kNear>(v10, v5);
+  const T v11 = times_lower<kWay>(v10, v5);
   grad_grad = d_x * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
-  grad_x = autofn::times_exp_product<kNear>(v11, sp1, T(-1) * sp1);
+  grad_x = autofn::times_exp_product<kWay>(v11, sp1, T(-1) * sp1);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::serf_double_backward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   double grad_grad_, grad_x_;
-  scalar::serf_double_backward<double, kNear>(grad, d_x, x, grad_grad_, grad_x_);
+  scalar::serf_double_backward<double, kWay>(grad, d_x, x, grad_grad_, grad_x_);
   grad_grad = T(grad_grad_);
   grad_x = T(grad_x_);
 }

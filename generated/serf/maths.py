@@ -86,7 +86,7 @@ def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
     v0 = torch.clamp(x, -1024, 16)
     v1 = _softplus_shared(v0)
-    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -v1) * _sigmoid_shared(v0)
     return (grad * (v2 + _erf(v1)),)
 
 
@@ -96,14 +96,14 @@ def double_vjp(needs, d_x, grad, x):
     if needs[0]:
         v0 = torch.clamp(x, -1024, 16)
         v1 = _softplus_shared(v0)
-        v5 = 2 * v0 * 0.5641895835477563 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+        v5 = 1.1283791670955126 * v0 * torch.exp(v1 * -v1) * _sigmoid_shared(v0)
         grad_grad = d_x * (v5 + _erf(v1))
     if needs[1]:
         v2 = torch.clamp(x, -1024, 64)
         v3 = _softplus_shared(v2)
         v4 = 2 * _sigmoid_shared(v2)
         v6 = v2 * _sigmoid_minus(v2) + 2 - v4 * (v2 * v3)
-        grad_x = d_x * (0.5641895835477563 * v4) * grad * v6 * torch.exp(v3 * -1 * v3)
+        grad_x = d_x * (0.5641895835477563 * v4) * grad * v6 * torch.exp(v3 * -v3)
     return grad_grad, grad_x
 
 
@@ -111,7 +111,7 @@ def jvp(d_x, x):
     """The tangent of each output."""
     v0 = torch.clamp(x, -1024, 16)
     v1 = _softplus_shared(v0)
-    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -1 * v1) * _sigmoid_shared(v0)
+    v2 = 1.1283791670955126 * v0 * torch.exp(v1 * -v1) * _sigmoid_shared(v0)
     return d_x * (v2 + _erf(v1))
 
 
@@ -120,7 +120,7 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     v0 = _softplus_shared(x)
     v1 = 2 * _sigmoid_shared(x)
     v2 = x * v1
-    v3 = 0.5641895835477563 * torch.exp(v0 * -1 * v0)
+    v3 = 0.5641895835477563 * torch.exp(v0 * -v0)
     d_grad_x = None
     if d_grad is not None:
         d_grad_x = d_grad * (v2 * v3 + _erf(v0))

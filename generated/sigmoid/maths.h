@@ -28,39 +28,40 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // 1 / (1 + exp(-x)), or with kMinus 1 / (1 + exp(x)): exp of a negative
 // argument only, so nothing overflows. exp and the reciprocal are the same for both, so that
 // compilers share them.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T sigmoid(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_forward(T x) {
-  return sigmoid<kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_forward(T x) {
+  return sigmoid<kWay>(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T sigmoid_backward(T grad, T x) {
-  const T v0 = grad / square(autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1));
-  return times_lower<kNear>(times_lower<kNear>(v0, -x), x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_backward(T grad, T x) {
+  const T v0 = grad / square(autofn::value(autofn::decay<kWay>(std::fabs(x))) + T(1));
+  return times_lower<kWay>(times_lower<kWay>(v0, -x), x);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void sigmoid_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = std::fabs(x);
-  const T v1 = T(1) / (autofn::value(autofn::decay<kNear>(v0)) + T(1));
+  const T v1 = T(1) / (autofn::value(autofn::decay<kWay>(v0)) + T(1));
   const T v2 = -x;
-  const T e0 = autofn::expm1(-v0);
-  const T v3 = times_lower<kNear>(-d_x * powi<3>(v1) * grad * (x < T(0) ? e0 : -e0), v2);
-  grad_grad = times_lower<kNear>(times_lower<kNear>(d_x * square(v1), v2), x);
-  grad_x = times_lower<kNear>(v3, x);
+  const T e0 = autofn::expm1<kWay>(-v0);
+  const T v3 = times_lower<kWay>(-d_x * powi<3>(v1) * grad * (x < T(0) ? e0 : -e0), v2);
+  grad_grad = times_lower<kWay>(times_lower<kWay>(d_x * square(v1), v2), x);
+  grad_x = times_lower<kWay>(v3, x);
 }
 
 }  // namespace autofn_sigmoid

@@ -23,7 +23,7 @@ void sine_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::sine_forward<T, true>(x[i], omega);
+      out[i] = scalar::sine_forward<T, autofn::kTried>(x[i], omega);
       odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
@@ -52,7 +52,7 @@ void sine_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = scalar::sine_backward<T, true>(grad[i], x[i], omega);
+      grad_x[i] = scalar::sine_backward<T, autofn::kTried>(grad[i], x[i], omega);
       odd += doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
@@ -83,7 +83,7 @@ void sine_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::sine_double_backward<T, true>(grad[i], d_x[i], x[i], omega, grad_grad[i],
+      scalar::sine_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], omega, grad_grad[i],
           grad_x[i]);
       odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
     }

@@ -23,49 +23,51 @@ template <typename T> AUTOFN_FN T doubt(T v) {
 }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
-  return autofn::sin<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sine_forward(T x, T omega) {
+  return autofn::sin<kWay>(omega * x, std::fma(omega, x, -(omega * x)));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false> AUTOFN_FN T sine_forward(T x, T omega) {
-  const T out = scalar::sine_forward<T, kNear>(x, omega);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sine_forward(T x, T omega) {
+  const T out = scalar::sine_forward<T, autofn::kTried>(x, omega);
   if (doubt(out) == T(0)) return out;
   return T(scalar::sine_forward<double>(x, omega));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
-  const T v0 = autofn::cos<kNear>(omega * x, std::fma(omega, x, -(omega * x)));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T sine_backward(T grad, T x, T omega) {
+  const T v0 = autofn::cos<kWay>(omega * x, std::fma(omega, x, -(omega * x)));
   return grad * omega * v0;
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false> AUTOFN_FN T sine_backward(T grad, T x, T omega) {
-  const T grad_x = scalar::sine_backward<T, kNear>(grad, x, omega);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T sine_backward(T grad, T x, T omega) {
+  const T grad_x = scalar::sine_backward<T, autofn::kTried>(grad, x, omega);
   if (doubt(grad_x) == T(0)) return grad_x;
   return T(scalar::sine_backward<double>(grad, x, omega));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
   const T v0 = omega * x;
   const T v1 = std::fma(omega, x, -(omega * x));
-  grad_grad = omega * d_x * autofn::cos<kNear>(v0, v1);
-  grad_x = -d_x * grad * square(omega) * autofn::sin<kNear>(v0, v1);
+  grad_grad = omega * d_x * autofn::cos<kWay>(v0, v1);
+  grad_x = -d_x * grad * square(omega) * autofn::sin<kWay>(v0, v1);
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void sine_double_backward(T grad, T d_x, T x, T omega, T& grad_grad, T& grad_x) {
-  scalar::sine_double_backward<T, kNear>(grad, d_x, x, omega, grad_grad, grad_x);
+  scalar::sine_double_backward<T, autofn::kTried>(grad, d_x, x, omega, grad_grad, grad_x);
   if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::sine_double_backward<double>(grad, d_x, x, omega, grad_grad_, grad_x_);

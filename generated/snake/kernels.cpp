@@ -25,7 +25,7 @@ void snake_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = snake_forward<T, true>(x[i], alpha_one);
+        out[i] = snake_forward<T, autofn::kTried>(x[i], alpha_one);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -44,7 +44,7 @@ void snake_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = snake_forward<T, true>(x[i], alpha[i]);
+      out[i] = snake_forward<T, autofn::kTried>(x[i], alpha[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -75,7 +75,8 @@ void snake_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::snake_backward<T, true>(grad[i], x[i], alpha_one, grad_x[i], grad_alpha[i]);
+        scalar::snake_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, grad_x[i],
+            grad_alpha[i]);
         odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
       }
       if (odd == T(0)) continue;
@@ -97,7 +98,8 @@ void snake_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::snake_backward<T, true>(grad[i], x[i], alpha[i], grad_x[i], grad_alpha[i]);
+      scalar::snake_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], grad_x[i],
+          grad_alpha[i]);
       odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
     }
     if (odd == T(0)) continue;

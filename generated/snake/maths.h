@@ -36,8 +36,8 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
 }
 
 // sin(x) / x, and 1 at 0.
-template <bool kNear, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kNear>(x) / x;
+template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
+  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -51,11 +51,11 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
 // Both are computed, so that loops over it have no branch.
-template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
+template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const T inverse = T(1) / x;
-  T below = autofn::sin<kNear>(x) * inverse, at = (below - autofn::cos<kNear>(x)) * inverse;
+  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -64,30 +64,30 @@ template <int N, bool kNear, typename T> AUTOFN_FN T spherical_bessel(T x) {
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T snake_forward(T x, T alpha) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  const T sn0 = autofn::sin<kNear>(v0);
-  const T v1 = x * (sn0 * sinc<kNear>(v0) + T(1));
+  const T sn0 = autofn::sin<kWay>(v0);
+  const T v1 = x * (sn0 * sinc<kWay>(v0) + T(1));
   return std::fabs(v0) > T(1) ? x + square(sn0) / alpha : v1;
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
   const T v1 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
   const T v2 = v1 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
-  const T v3 = autofn::sin<kNear>(v0) * spherical_bessel<1, kNear>(v0);
-  grad_x = T(2) * grad * square(autofn::sin<kNear>(v0 + T(0.7853981633974483), v2));
-  grad_alpha = grad * square(x) * (autofn::cos<kNear>(v0) * sinc<kNear>(v0) - v3);
+  const T v3 = autofn::sin<kWay>(v0) * spherical_bessel<1, kWay>(v0);
+  grad_x = T(2) * grad * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v2));
+  grad_alpha = grad * square(x) * (autofn::cos<kWay>(v0) * sinc<kWay>(v0) - v3);
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
-  scalar::snake_backward<T, kNear>(grad, x, alpha, grad_x, grad_alpha);
+  scalar::snake_backward<T, autofn::kTried>(grad, x, alpha, grad_x, grad_alpha);
   if (doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
   double grad_x_, grad_alpha_;
   scalar::snake_backward<double>(grad, x, alpha, grad_x_, grad_alpha_);

@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;
@@ -111,9 +121,6 @@ namespace autofn {
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return std::fma(::sinf(x), -rest, ::cosf(x));
-#else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
@@ -137,7 +144,6 @@ AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
   return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
-#endif
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }
@@ -149,7 +155,6 @@ AUTOFN_FN double cos_near(double x, double rest) {
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
 // double, whose products with 29 bits are exact. No primitive itself.
-#ifndef __CUDACC__
 AUTOFN_FN float sin_half_turns(float x, double shift) {
   // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
   // turns: such x start 55 bits later.
@@ -189,13 +194,14 @@ AUTOFN_FN float cos_of_sum(float x, float rest) {
   return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
          sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
 }
-#endif
 
 // cos(x), whatever the size of x: cos_near, and above 2^17 a reduction in double, most of the
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos(float x) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x);
+  return sin_half_turns(x, 0.5);
 #else
   const float ordinary = cos_near(x);
   const float large = sin_half_turns(x, 0.5);
@@ -208,7 +214,8 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 // cos(x + rest), what x lost in rounding.
 AUTOFN_FN float cos(float x, float rest) {
 #ifdef __CUDACC__
-  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x, rest);
+  return cos_of_sum(x, rest);
 #else
   const float ordinary = cos_near(x, rest);
   const float large = cos_of_sum(x, rest);
@@ -221,16 +228,16 @@ AUTOFN_FN double cos(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
   } else {
     return autofn::cos(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
   } else {
     return autofn::cos(x, rest);
@@ -241,9 +248,6 @@ template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return std::fma(::cosf(x), rest, ::sinf(x));
-#else
   // Odd t: the other polynomial; the second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;
@@ -266,7 +270,6 @@ AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
   return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
-#endif
 }
 
 AUTOFN_FN double sin_near(double x) { return std::sin(x); }
@@ -279,7 +282,9 @@ AUTOFN_FN double sin_near(double x, double rest) {
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin(float x) {
 #ifdef __CUDACC__
-  return ::sinf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x);
+  return sin_half_turns(x, 0.0);
 #else
   const float ordinary = sin_near(x);
   const float large = sin_half_turns(x, 0.0);
@@ -292,7 +297,8 @@ AUTOFN_FN double sin(double x) { return std::sin(x); }
 // sin(x + rest), what x lost in rounding.
 AUTOFN_FN float sin(float x, float rest) {
 #ifdef __CUDACC__
-  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x, rest);
+  return sin_of_sum(x, rest);
 #else
   const float ordinary = sin_near(x, rest);
   const float large = sin_of_sum(x, rest);
@@ -305,16 +311,16 @@ AUTOFN_FN double sin(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
   } else {
     return autofn::sin(x, rest);

@@ -27,7 +27,7 @@ void snake_beta_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = snake_beta_forward<T, true>(x[i], alpha_one, beta_one);
+        out[i] = snake_beta_forward<T, autofn::kTried>(x[i], alpha_one, beta_one);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -46,7 +46,7 @@ void snake_beta_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = snake_beta_forward<T, true>(x[i], alpha[i], beta[i]);
+      out[i] = snake_beta_forward<T, autofn::kTried>(x[i], alpha[i], beta[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -80,8 +80,8 @@ void snake_beta_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        snake_beta_backward<T, true>(grad[i], x[i], alpha_one, beta_one, grad_x[i], grad_alpha[i],
-            grad_beta[i]);
+        snake_beta_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, beta_one, grad_x[i],
+            grad_alpha[i], grad_beta[i]);
         odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -101,8 +101,8 @@ void snake_beta_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      snake_beta_backward<T, true>(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i],
-          grad_beta[i]);
+      snake_beta_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], beta[i], grad_x[i],
+          grad_alpha[i], grad_beta[i]);
       odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -143,8 +143,9 @@ void snake_beta_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
-            alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+        scalar::snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one,
+            d_beta_one, x[i], alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i],
+            grad_beta[i]);
         odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
       }
       if (odd == T(0)) continue;
@@ -169,8 +170,9 @@ void snake_beta_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::snake_beta_double_backward<T, true>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
-          alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      scalar::snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i],
+          d_beta[i], x[i], alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i],
+          grad_beta[i]);
       odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
     }
     if (odd == T(0)) continue;

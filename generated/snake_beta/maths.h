@@ -37,55 +37,56 @@ template <typename T> AUTOFN_FN T doubt(T v) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  const T v0 = square(autofn::sin<kNear>(autofn::times_exp<kNear>(x, alpha)));
-  return x + v0 / (autofn::exp<kNear>(beta) + T(1e-09));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
+  const T v0 = square(autofn::sin<kWay>(autofn::times_exp<kWay>(x, alpha)));
+  return x + v0 / (autofn::exp<kWay>(beta) + T(1e-09));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = T(1) / (autofn::exp<kNear>(beta) + T(1e-09));
-  const T v1 = autofn::times_exp<kNear>(x, alpha);
-  const T sn0 = autofn::sin<kNear>(T(2) * v1);
-  const T v2 = autofn::times_exp<kNear>(square(autofn::sin<kNear>(v1)), beta);
-  grad_x = grad * (v0 * autofn::times_exp<kNear>(sn0, alpha) + T(1));
+  const T v0 = T(1) / (autofn::exp<kWay>(beta) + T(1e-09));
+  const T v1 = autofn::times_exp<kWay>(x, alpha);
+  const T sn0 = autofn::sin<kWay>(T(2) * v1);
+  const T v2 = autofn::times_exp<kWay>(square(autofn::sin<kWay>(v1)), beta);
+  grad_x = grad * (v0 * autofn::times_exp<kWay>(sn0, alpha) + T(1));
   grad_alpha = grad * (sn0 * (v0 * v1));
   grad_beta = -grad * square(v0) * v2;
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   double grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_backward<double, kNear>(grad, x, alpha, beta, grad_x_, grad_alpha_,
-      grad_beta_);
+  scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_, grad_beta_);
   grad_x = T(grad_x_);
   grad_alpha = T(grad_alpha_);
   grad_beta = T(grad_beta_);
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
-  const T v0 = autofn::times_exp<kNear>(x, alpha);
+  const T v0 = autofn::times_exp<kWay>(x, alpha);
   const T v1 = T(2) * v0;
-  const T sn0 = autofn::sin<kNear>(v1);
-  const T v2 = autofn::times_exp<kNear>(sn0, alpha);
-  const T v3 = autofn::value(autofn::decay<kNear>(std::fabs(beta)));
+  const T sn0 = autofn::sin<kWay>(v1);
+  const T v2 = autofn::times_exp<kWay>(sn0, alpha);
+  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
   const T v4 = v3 + T(1e-09);
   const T v5 = T(1e-09) * v3;
   const bool c0 = beta < T(0);
@@ -93,39 +94,38 @@ AUTOFN_FN void snake_beta_double_backward(
   const T v7 = v6 * d_x;
   const T v8 = -beta;
   const T v9 = v0 * sn0;
-  const T v10 = square(autofn::sin<kNear>(v0));
+  const T v10 = square(autofn::sin<kWay>(v0));
   const T v11 = square(v6);
-  const T cs0 = autofn::cos<kNear>(v1);
-  const T v12 = grad * (v2 + T(2) * autofn::times_exp<kNear>(v0 * cs0, alpha));
-  const T v18 = times_lower<kNear>(times_lower<kNear>(-d_beta * (v10 * v11), beta), v8);
-  const T v13 = grad * (T(2) * v7) * autofn::times_exp<kNear>(cs0, T(2) * alpha);
+  const T cs0 = autofn::cos<kWay>(v1);
+  const T v12 = grad * (v2 + T(2) * autofn::times_exp<kWay>(v0 * cs0, alpha));
+  const T v18 = times_lower<kWay>(times_lower<kWay>(-d_beta * (v10 * v11), beta), v8);
+  const T v13 = grad * (T(2) * v7) * autofn::times_exp<kWay>(cs0, T(2) * alpha);
   const T v14 = v11 * (v2 * grad);
-  const T v21 = times_lower<kNear>(times_lower<kNear>(-d_beta * v14, beta), v8);
-  const T v22 = times_lower<kNear>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
+  const T v22 = times_lower<kWay>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
   const T v15 = v11 * (v9 * grad);
-  const T v23 = times_lower<kNear>(times_lower<kNear>(-d_beta * v15, beta), v8);
-  const T v25 = times_lower<kNear>(times_lower<kNear>(-d_alpha * v15, beta), v8);
+  const T v24 = times_lower<kWay>(times_lower<kWay>(-d_alpha * v15, beta), v8);
   const T v16 = -grad * (d_beta * (v10 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
   const T v17 = along(d_x, v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1)));
-  const T v19 = v17 + along(d_alpha, times_lower<kNear>(d_alpha * (v6 * v9), v8));
-  const T v20 = along(d_alpha, times_lower<kNear>(d_alpha * (v6 * v12), v8));
-  const T v24 = along(d_x, times_lower<kNear>(v7 * v12, v8)) + along(d_alpha, v22);
-  const T v26 = along(d_x, times_lower<kNear>(times_lower<kNear>(-d_x * v14, beta), v8));
-  const T v27 = along(d_beta, times_lower<kNear>(times_lower<kNear>(v16, beta), v8));
+  const T v19 = v17 + along(d_alpha, times_lower<kWay>(d_alpha * (v6 * v9), v8));
+  const T v20 = along(d_alpha, times_lower<kWay>(d_alpha * (v6 * v12), v8));
+  const T v21 = along(d_beta, times_lower<kWay>(times_lower<kWay>(-d_beta * v14, beta), v8));
+  const T v23 = along(d_beta, times_lower<kWay>(times_lower<kWay>(-d_beta * v15, beta), v8));
+  const T v25 = along(d_x, times_lower<kWay>(times_lower<kWay>(-d_x * v14, beta), v8));
+  const T v26 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v16, beta), v8));
   grad_grad = v19 + along(d_beta, v18);
-  grad_x = along(d_x, times_lower<kNear>(v13, v8)) + v20 + along(d_beta, v21);
-  grad_alpha = v24 + along(d_beta, v23);
-  grad_beta = v26 + along(d_alpha, v25) + v27;
+  grad_x = along(d_x, times_lower<kWay>(v13, v8)) + v20 + v21;
+  grad_alpha = along(d_x, times_lower<kWay>(v7 * v12, v8)) + along(d_alpha, v22) + v23;
+  grad_beta = v25 + along(d_alpha, v24) + v26;
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
-  scalar::snake_beta_double_backward<T, kNear>(grad, d_x, d_alpha, d_beta, x, alpha, beta,
+  scalar::snake_beta_double_backward<T, autofn::kTried>(grad, d_x, d_alpha, d_beta, x, alpha, beta,
       grad_grad, grad_x, grad_alpha, grad_beta);
   if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) + doubt(grad_beta) == T(0)) return;
   double grad_grad_, grad_x_, grad_alpha_, grad_beta_;

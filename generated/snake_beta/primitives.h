@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;
@@ -111,9 +121,6 @@ namespace autofn {
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return std::fma(::sinf(x), -rest, ::cosf(x));
-#else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
@@ -137,7 +144,6 @@ AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
   return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
-#endif
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }
@@ -149,7 +155,6 @@ AUTOFN_FN double cos_near(double x, double rest) {
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
 // double, whose products with 29 bits are exact. No primitive itself.
-#ifndef __CUDACC__
 AUTOFN_FN float sin_half_turns(float x, double shift) {
   // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
   // turns: such x start 55 bits later.
@@ -189,13 +194,14 @@ AUTOFN_FN float cos_of_sum(float x, float rest) {
   return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
          sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
 }
-#endif
 
 // cos(x), whatever the size of x: cos_near, and above 2^17 a reduction in double, most of the
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos(float x) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x);
+  return sin_half_turns(x, 0.5);
 #else
   const float ordinary = cos_near(x);
   const float large = sin_half_turns(x, 0.5);
@@ -208,7 +214,8 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 // cos(x + rest), what x lost in rounding.
 AUTOFN_FN float cos(float x, float rest) {
 #ifdef __CUDACC__
-  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x, rest);
+  return cos_of_sum(x, rest);
 #else
   const float ordinary = cos_near(x, rest);
   const float large = cos_of_sum(x, rest);
@@ -221,31 +228,74 @@ AUTOFN_FN double cos(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
   } else {
     return autofn::cos(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
   } else {
     return autofn::cos(x, rest);
   }
 }
 
+// A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
+// absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
+#ifdef __CUDACC__
+AUTOFN_FN float hardware_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_log2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
+AUTOFN_FN double hardware_reciprocal(double x) {
+#ifdef __CUDA_ARCH__
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return 1.0 / x;
+#endif
+}
+#endif
+
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
-#ifndef __CUDACC__
 // 1.5 * 2^23 + 254: the low bits of x / ln 2 + kExpShift hold n + 254, twice the bias.
 constexpr float kExpShift = 0x1.8001fcp+23f;
 
 // (exp(r) - 1) / r
-inline float exp_quotient(float r) {
+AUTOFN_FN float exp_quotient(float r) {
   float p = 0x1.6ac144p-10f;
   p = std::fma(p, r, 0x1.123da6p-7f);
   p = std::fma(p, r, 0x1.555858p-5f);
@@ -255,7 +305,7 @@ inline float exp_quotient(float r) {
 }
 
 // p 2^n, where the low bits of t hold n + 254.
-inline float scaled(float p, float t) {
+AUTOFN_FN float scaled(float p, float t) {
   const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
@@ -263,12 +313,11 @@ inline float scaled(float p, float t) {
 }
 
 // exp(x) from r, and from t with n in its low bits.
-inline float exp_reduced(float x, float t, float r) {
+AUTOFN_FN float exp_reduced(float x, float t, float r) {
   float p = scaled(std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 89.0f ? INFINITY : p;
   return x < -104.0f ? 0.0f : p;
 }
-#endif
 
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
@@ -306,9 +355,6 @@ AUTOFN_FN double exp(double x, double rest) {
 
 // The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
 AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return autofn::exp(x, rest);
-#else
   // 1.5 * 2^23 + 127
   const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
   const float n = t - 0x1.8000fep+23f;
@@ -316,16 +362,23 @@ AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
   const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
   return std::fabs(x) <= 87.0f ? p : NAN;
-#endif
 }
 
 template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
 }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
-  if constexpr (kNear) {
+#ifdef __CUDACC__
+// The root of exp(x), to 2^-22 and what x is rounded by: of its square subnormals round once.
+AUTOFN_FN float exp_root(float x) { return hardware_exp2(0x1.715476p-1f * x); }
+#endif
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kWay == kTried) {
     return exp_near(x, rest...);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T root = exp_root(x);
+    return root * root;
   } else {
     return autofn::exp(x, rest...);
   }
@@ -333,24 +386,10 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest)
 
 // exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
 // times(v, decay(y)) rounds once more at most.
-#ifdef __CUDACC__
-template <typename T> struct Decay { T value, half; };
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y) {
-  return {autofn::exp(-y), autofn::exp(T(-0.5) * y)};
-}
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y, T rest) {
-  return {autofn::exp(-y, rest), autofn::exp(T(-0.5) * y, T(0.5) * rest)};
-}
-
-template <typename T> AUTOFN_FN T value(const Decay<T>& e) { return e.value; }
-template <typename T> AUTOFN_FN T times(T v, const Decay<T>& e) { return v * e.half * e.half; }
-#else
 // p 2^n, where the low bits of t hold n + 254; in double the value itself.
 template <typename T> struct Decay { T p, t; };
 
-inline Decay<float> decay(float y, float rest = -0.0f) {
+AUTOFN_FN Decay<float> decay(float y, float rest = -0.0f) {
   const float x = y > 174.0f ? -174.0f : -y;
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
   const float n = t - kExpShift;
@@ -359,18 +398,17 @@ inline Decay<float> decay(float y, float rest = -0.0f) {
   return {std::fma(exp_quotient(r), r, 1.0f), t};
 }
 
-inline Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
+AUTOFN_FN Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
 
-inline Decay<double> decay(double y, double rest) {
+AUTOFN_FN Decay<double> decay(double y, double rest) {
   const double e = std::exp(-y);
   return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
 }
 
-inline float value(const Decay<float>& e) { return scaled(e.p, e.t); }
-inline double value(const Decay<double>& e) { return e.p; }
-inline float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
-inline double times(double v, const Decay<double>& e) { return v * e.p; }
-#endif
+AUTOFN_FN float value(const Decay<float>& e) { return scaled(e.p, e.t); }
+AUTOFN_FN double value(const Decay<double>& e) { return e.p; }
+AUTOFN_FN float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
+AUTOFN_FN double times(double v, const Decay<double>& e) { return v * e.p; }
 
 // A first try: NaN where y is large.
 template <typename T> struct NearDecay { T value; };
@@ -378,18 +416,26 @@ template <typename T> struct NearDecay { T value; };
 template <typename T> AUTOFN_FN T value(const NearDecay<T>& e) { return e.value; }
 template <typename T> AUTOFN_FN T times(T v, const NearDecay<T>& e) { return v * e.value; }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
-  if constexpr (kNear) {
+// For 16-bit types.
+template <typename T> struct RootDecay { T root; };
+
+template <typename T> AUTOFN_FN T value(const RootDecay<T>& e) { return e.root * e.root; }
+template <typename T> AUTOFN_FN T times(T v, const RootDecay<T>& e) { return v * e.root * e.root; }
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
+  if constexpr (kWay == kTried) {
     return NearDecay<T>{exp_near(-y, rest...)};
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    return RootDecay<T>{exp_root(-y)};
   } else {
     return autofn::decay(y, rest...);
   }
 }
 
 // v exp(rest - y), 0 where y is large, whatever v is.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
-  const T product = autofn::times(v, autofn::decay<kNear>(y, rest...));
-  if constexpr (kNear) {
+template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
+  const T product = autofn::times(v, autofn::decay<kWay>(y, rest...));
+  if constexpr (kWay == kTried) {
     return product;
   } else {
     return y > (sizeof(T) == 4 ? T(174) : T(1500)) ? T(0) : product;
@@ -400,9 +446,6 @@ template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T 
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return std::fma(::cosf(x), rest, ::sinf(x));
-#else
   // Odd t: the other polynomial; the second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
   const float n = t - 0x1.8p+23f;
@@ -425,7 +468,6 @@ AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
   return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
-#endif
 }
 
 AUTOFN_FN double sin_near(double x) { return std::sin(x); }
@@ -438,7 +480,9 @@ AUTOFN_FN double sin_near(double x, double rest) {
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin(float x) {
 #ifdef __CUDACC__
-  return ::sinf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x);
+  return sin_half_turns(x, 0.0);
 #else
   const float ordinary = sin_near(x);
   const float large = sin_half_turns(x, 0.0);
@@ -451,7 +495,8 @@ AUTOFN_FN double sin(double x) { return std::sin(x); }
 // sin(x + rest), what x lost in rounding.
 AUTOFN_FN float sin(float x, float rest) {
 #ifdef __CUDACC__
-  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x, rest);
+  return sin_of_sum(x, rest);
 #else
   const float ordinary = sin_near(x, rest);
   const float large = sin_of_sum(x, rest);
@@ -464,46 +509,36 @@ AUTOFN_FN double sin(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
   } else {
     return autofn::sin(x, rest);
   }
 }
 
-#ifndef __CUDACC__
 // v exp(x) from r and t, as exp_reduced.
-inline float times_exp_reduced(float v, float x, float t, float r) {
+AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {
   float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 174.0f ? (v == 0.0f ? v : v * INFINITY) : p;
   return x < -174.0f ? 0.0f : p;
 }
-#endif
 
 // v exp(x + rest): 0 where v is 0, however large x is, and rounded to a subnormal number once.
 AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  const float half = ::expf(0.5f * x);
-  const float product = v * half * half;
-  const bool rounds = (std::fabs(x) < 200.0f) & (std::fabs(product) < INFINITY);
-  const float found = rounds ? std::fma(product, rest, product) : product;
-  return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
-#else
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
   const float n = t - kExpShift;
   float r = std::fma(n, -0x1.62e4p-1f, x);
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
   return times_exp_reduced(v, x, t, r);
-#endif
 }
 
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
@@ -514,10 +549,14 @@ AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
   return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
 }
 
-// Or a first try: NaN where x is large.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
-  if constexpr (kNear) {
+// Or a first try: NaN where x is large. Or for 16-bit types.
+template <Way kWay, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
+  if constexpr (kWay == kTried) {
     return v * exp_near(x, rest...);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T root = exp_root(x);
+    const T found = v == T(0) && root == T(INFINITY) ? v : v * root * root;
+    return x < T(-200) ? T(0) : found;
   } else {
     return autofn::times_exp(v, x, rest...);
   }

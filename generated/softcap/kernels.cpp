@@ -38,7 +38,7 @@ void softcap_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = softcap_backward<T, true>(grad[i], x[i], cap);
+      grad_x[i] = softcap_backward<T, autofn::kTried>(grad[i], x[i], cap);
       odd += grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -68,7 +68,8 @@ void softcap_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      softcap_double_backward<T, true>(grad[i], d_x[i], x[i], cap, grad_grad[i], grad_x[i]);
+      softcap_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], cap, grad_grad[i],
+          grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -65,6 +65,7 @@ template <typename S> struct softcap_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -96,7 +97,7 @@ template <typename S> struct softcap_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = softcap_backward(widen(in.grad.at[k]), widen(in.x.at[k]), cap);
+      grad_x_v.at[k] = softcap_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]), cap);
     }
     at.store(0, grad_x, grad_x_v);
   }

@@ -14,29 +14,31 @@
 namespace autofn_softcap {
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
   return std::fabs(x) < T(8.673617379884035e-19) ? x : cap * autofn::tanh(x / cap);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T softcap_backward(T grad, T x, T cap) {
   const T v0 = x / cap;
   const T v1 = (x - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * (T(1) / cap);
-  return times_sech2<kNear>(grad, v0, v1);
+  return times_sech2<kWay>(grad, v0, v1);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / cap;
   const T v1 = v0 * x;
-  grad_grad = times_sech2<kNear>(d_x, v1);
-  grad_x = times_sech2<kNear>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1);
+  grad_grad = times_sech2<kWay>(d_x, v1);
+  grad_x = times_sech2<kWay>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1);
 }
 
 }  // namespace autofn_softcap

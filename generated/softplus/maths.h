@@ -17,39 +17,40 @@ template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T softplus_forward(T x) {
-  return softplus<kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_forward(T x) {
+  return softplus<kWay>(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T softplus_backward(T grad, T x) {
-  return times_sigmoid<kNear>(grad, x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_backward(T grad, T x) {
+  return times_sigmoid<kWay>(grad, x);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void softplus_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1);
-  grad_grad = times_lower<kNear>(d_x / v0, x);
-  grad_x = times_lower<kNear>(times_lower<kNear>(d_x * grad / square(v0), -x), x);
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(x))) + T(1);
+  grad_grad = times_lower<kWay>(d_x / v0, x);
+  grad_x = times_lower<kWay>(times_lower<kWay>(d_x * grad / square(v0), -x), x);
 }
 
 }  // namespace autofn_softplus

@@ -38,14 +38,14 @@ template <typename T> AUTOFN_FN T spike_forward(T x, T alpha) {
 
 template <typename T> AUTOFN_FN T spike_backward(T grad, T x, T alpha) {
   const T v0 = T(2.4674011002723395) * square(alpha) * square(x) + T(1);
-  const T v1 = T(2) * grad * square(T(1) / x) / (T(9.869604401089358) * alpha);
+  const T v1 = T(0.20264236728467555) * grad * square(T(1) / x) / alpha;
   return std::fabs(x) > T(1073741824) ? v1 : T(0.5) * grad * alpha / v0;
 }
 
 template <typename T>
 AUTOFN_FN void spike_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / x;
-  const T v1 = d_x / (T(9.869604401089358) * alpha);
+  const T v1 = T(0.10132118364233778) * d_x / alpha;
   const bool c0 = std::fabs(x) > T(1073741824);
   const T v2 = T(9.869604401089358) * square(alpha) * square(x);
   const T v3 = T(4) * grad;

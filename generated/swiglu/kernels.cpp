@@ -24,7 +24,7 @@ void swiglu_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = swiglu_forward<T, true>(gate[i], x[i]);
+      out[i] = swiglu_forward<T, autofn::kTried>(gate[i], x[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -54,7 +54,7 @@ void swiglu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      swiglu_backward<T, true>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+      swiglu_backward<T, autofn::kTried>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
       odd += grad_gate[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -87,8 +87,8 @@ void swiglu_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      swiglu_double_backward<T, true>(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],
-          grad_gate[i], grad_x[i]);
+      swiglu_double_backward<T, autofn::kTried>(grad[i], d_gate[i], d_x[i], gate[i], x[i],
+          grad_grad[i], grad_gate[i], grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_gate[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

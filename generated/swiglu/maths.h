@@ -29,17 +29,18 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -51,24 +52,24 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T swiglu_forward(T gate, T x) {
-  return times_sigmoid<kNear>(gate * x, gate);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forward(T gate, T x) {
+  return times_sigmoid<kWay>(gate * x, gate);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(gate)));
   const T v1 = v0 + T(1);
   const T v2 = clamp(gate, T(-4e+18), T(4e+18));
   const T v3 = grad * x * (gate < T(0) ? v1 + v2 : v0 * (v2 + T(1)) + T(1));
-  grad_gate = times_lower<kNear>(v3 * square(T(1) / v1), gate);
-  grad_x = times_lower<kNear>(gate * grad / v1, gate);
+  grad_gate = times_lower<kWay>(v3 * square(T(1) / v1), gate);
+  grad_x = times_lower<kWay>(gate * grad / v1, gate);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_double_backward(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(gate)));
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(gate)));
   const T v1 = v0 + T(1);
   const T v2 = T(1) / v1;
   const T v3 = clamp(gate, T(-4e+18), T(4e+18));
@@ -79,11 +80,11 @@ AUTOFN_FN void swiglu_double_backward(
   const T v7 = gate + T(2);
   const T v8 = v4 * d_gate;
   const T v9 = -x * (grad * (d_gate * powi<3>(v2))) * (c0 ? v0 * v6 - v7 : v6 - v0 * v7);
-  const T v10 = along(d_gate, times_lower<kNear>(v5 * (x * v8), gate));
-  const T v11 = along(d_gate, times_lower<kNear>(times_lower<kNear>(v9, -gate), gate));
-  grad_grad = v10 + along(d_x, times_lower<kNear>(gate * d_x / v1, gate));
-  grad_gate = v11 + along(d_x, times_lower<kNear>(v5 * (grad * (v4 * d_x)), gate));
-  grad_x = along(d_gate, times_lower<kNear>(v5 * (grad * v8), gate));
+  const T v10 = along(d_gate, times_lower<kWay>(v5 * (x * v8), gate));
+  const T v11 = along(d_gate, times_lower<kWay>(times_lower<kWay>(v9, -gate), gate));
+  grad_grad = v10 + along(d_x, times_lower<kWay>(gate * d_x / v1, gate));
+  grad_gate = v11 + along(d_x, times_lower<kWay>(v5 * (grad * (v4 * d_x)), gate));
+  grad_x = along(d_gate, times_lower<kWay>(v5 * (grad * v8), gate));
 }
 
 }  // namespace autofn_swiglu

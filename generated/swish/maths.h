@@ -28,17 +28,18 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -47,23 +48,24 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T swish_forward(T x, T beta) {
-  return times_sigmoid<kNear>(x, x * beta);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forward(T x, T beta) {
+  return times_sigmoid<kWay>(x, x * beta);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T swish_backward(T grad, T x, T beta) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swish_backward(T grad, T x, T beta) {
   const T v0 = beta * x;
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = v1 + T(1);
   const T v3 = beta * clamp(x, T(-4e+18), T(4e+18));
   const T v4 = grad * (v0 < T(0) ? v2 + v3 : v1 * (v3 + T(1)) + T(1)) / square(v2);
-  return times_lower<kNear>(v4, v0);
+  return times_lower<kWay>(v4, v0);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
   const T v0 = beta * x;
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = v1 + T(1);
   const T v3 = T(1) / v2;
   const T v4 = beta * clamp(x, T(-4e+18), T(4e+18));
@@ -72,8 +74,8 @@ AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T
   const bool c0 = v0 < T(0);
   const T v7 = d_x * square(v3) * (c0 ? v2 + v4 : v1 * (v4 + T(1)) + T(1));
   const T v8 = -beta * (d_x * powi<3>(v3) * grad) * (c0 ? v1 * v5 - v6 : v5 - v1 * v6);
-  grad_grad = times_lower<kNear>(v7, v0);
-  grad_x = times_lower<kNear>(times_lower<kNear>(v8, -v0), v0);
+  grad_grad = times_lower<kWay>(v7, v0);
+  grad_x = times_lower<kWay>(times_lower<kWay>(v8, -v0), v0);
 }
 
 }  // namespace autofn_swish

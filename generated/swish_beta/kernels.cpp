@@ -25,7 +25,7 @@ void swish_beta_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = swish_beta_forward<T, true>(x[i], beta_one);
+        out[i] = swish_beta_forward<T, autofn::kTried>(x[i], beta_one);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -44,7 +44,7 @@ void swish_beta_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = swish_beta_forward<T, true>(x[i], beta[i]);
+      out[i] = swish_beta_forward<T, autofn::kTried>(x[i], beta[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -75,7 +75,7 @@ void swish_beta_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        swish_beta_backward<T, true>(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+        swish_beta_backward<T, autofn::kTried>(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
         odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -94,7 +94,7 @@ void swish_beta_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      swish_beta_backward<T, true>(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
+      swish_beta_backward<T, autofn::kTried>(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
       odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -129,8 +129,8 @@ void swish_beta_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::swish_beta_double_backward<T, true>(grad[i], d_x[i], d_beta_one, x[i], beta_one,
-            grad_grad[i], grad_x[i], grad_beta[i]);
+        scalar::swish_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_beta_one, x[i],
+            beta_one, grad_grad[i], grad_x[i], grad_beta[i]);
         odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_beta[i]);
       }
       if (odd == T(0)) continue;
@@ -154,8 +154,8 @@ void swish_beta_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::swish_beta_double_backward<T, true>(grad[i], d_x[i], d_beta[i], x[i], beta[i],
-          grad_grad[i], grad_x[i], grad_beta[i]);
+      scalar::swish_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_beta[i], x[i],
+          beta[i], grad_grad[i], grad_x[i], grad_beta[i]);
       odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_beta[i]);
     }
     if (odd == T(0)) continue;

@@ -36,17 +36,18 @@ template <typename T> AUTOFN_FN T doubt(T v) {
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -58,30 +59,31 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T, bool kNear = false> AUTOFN_FN T swish_beta_forward(T x, T beta) {
-  return times_sigmoid<kNear>(x, x * beta);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swish_beta_forward(T x, T beta) {
+  return times_sigmoid<kWay>(x, x * beta);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = v0 * beta;
-  const T v2 = autofn::value(autofn::decay<kNear>(std::fabs(v1)));
+  const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
   const T v3 = v2 + T(1);
   const T v4 = square(T(1) / v3);
   const T v5 = v4 * (grad * (v1 < T(0) ? v1 + v3 : v2 * (v1 + T(1)) + T(1)));
-  grad_x = times_lower<kNear>(v5, v1);
-  grad_beta = times_lower<kNear>(times_lower<kNear>(v4 * (grad * square(v0)), -v1), v1);
+  grad_x = times_lower<kWay>(v5, v1);
+  grad_beta = times_lower<kWay>(times_lower<kWay>(v4 * (grad * square(v0)), -v1), v1);
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
   const T v1 = v0 * beta;
   const T v2 = std::fabs(v1);
-  const T v3 = autofn::value(autofn::decay<kNear>(v2));
+  const T v3 = autofn::value(autofn::decay<kWay>(v2));
   const T v4 = v3 + T(1);
   const T v5 = T(1) / v4;
   const bool c0 = v1 < T(0);
@@ -91,29 +93,28 @@ AUTOFN_FN void swish_beta_double_backward(
   const T v9 = v1 + T(2);
   const T v10 = powi<3>(v5);
   const T v11 = c0 ? v3 * v8 - v9 : v8 - v3 * v9;
-  const T e0 = autofn::expm1(-v2);
-  const T v16 = times_lower<kNear>(v6 * d_x * (c0 ? v1 + v4 : v3 * (v1 + T(1)) + T(1)), v1);
-  const T v17 = times_lower<kNear>(times_lower<kNear>(d_beta * (v6 * square(v0)), v7), v1);
-  const T v12 = times_lower<kNear>(-v11 * (beta * (grad * (v10 * d_x))), v7);
+  const T e0 = autofn::expm1<kWay>(-v2);
+  const T v15 = times_lower<kWay>(v6 * d_x * (c0 ? v1 + v4 : v3 * (v1 + T(1)) + T(1)), v1);
+  const T v16 = times_lower<kWay>(times_lower<kWay>(d_beta * (v6 * square(v0)), v7), v1);
+  const T v12 = times_lower<kWay>(-v11 * (beta * (grad * (v10 * d_x))), v7);
   const T v13 = v0 * v10;
-  const T v14 = times_lower<kNear>(-v11 * (grad * (d_beta * v13)), v7);
-  const T v19 = times_lower<kNear>(times_lower<kNear>(-v11 * (grad * (d_x * v13)), v7), v1);
-  const T v15 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
-  const T v18 = along(d_beta, times_lower<kNear>(v14, v1));
-  const T v20 = along(d_beta, times_lower<kNear>(times_lower<kNear>(v15, v7), v1));
-  grad_grad = along(d_x, v16) + along(d_beta, v17);
-  grad_x = along(d_x, times_lower<kNear>(v12, v1)) + v18;
-  grad_beta = along(d_x, v19) + v20;
+  const T v17 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_beta * v13)), v7), v1);
+  const T v18 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_x * v13)), v7), v1);
+  const T v14 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
+  const T v19 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v14, v7), v1));
+  grad_grad = along(d_x, v15) + along(d_beta, v16);
+  grad_x = along(d_x, times_lower<kWay>(v12, v1)) + along(d_beta, v17);
+  grad_beta = along(d_x, v18) + v19;
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
-  scalar::swish_beta_double_backward<T, kNear>(grad, d_x, d_beta, x, beta, grad_grad, grad_x,
-      grad_beta);
+  scalar::swish_beta_double_backward<T, autofn::kTried>(grad, d_x, d_beta, x, beta, grad_grad,
+      grad_x, grad_beta);
   if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_beta) == T(0)) return;
   double grad_grad_, grad_x_, grad_beta_;
   scalar::swish_beta_double_backward<double>(grad, d_x, d_beta, x, beta, grad_grad_, grad_x_,

@@ -14,25 +14,26 @@
 namespace autofn_tanh {
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T tanh_forward(T x) {
   return autofn::tanh(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T tanh_backward(T grad, T x) {
-  return times_sech2<kNear>(grad, x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_backward(T grad, T x) {
+  return times_sech2<kWay>(grad, x);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  grad_grad = times_sech2<kNear>(d_x, x);
-  grad_x = times_sech2<kNear>(-T(2) * d_x * grad * autofn::tanh(x), x);
+  grad_grad = times_sech2<kWay>(d_x, x);
+  grad_x = times_sech2<kWay>(-T(2) * d_x * grad * autofn::tanh(x), x);
 }
 
 }  // namespace autofn_tanh

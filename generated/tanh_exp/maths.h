@@ -27,25 +27,27 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
 }
 
 // 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
   return T(4) * e * r * r;
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -53,17 +55,17 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_forward(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = v0 * autofn::tanh(autofn::exp<kNear>(v0));
-  return v0 < T(-48) ? times_lower<kNear>(v0, v0) : v1;
+  const T v1 = v0 * autofn::tanh(autofn::exp<kWay>(v0));
+  return v0 < T(-48) ? times_lower<kWay>(v0, v0) : v1;
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_backward(T grad, T x) {
   const T v0 = x + T(1.0788600444793701) + T(1.3985253939463168e-08);
   const T v1 = clamp(x, T(-1024), T(16));
-  const T e0 = autofn::exp<kNear>(v1);
-  const T v2 = autofn::tanh(e0) + autofn::times_exp<kNear>(times_sech2<kNear>(v1, e0), v1);
+  const T e0 = autofn::exp<kWay>(v1);
+  const T v2 = autofn::tanh(e0) + autofn::times_exp<kWay>(times_sech2<kWay>(v1, e0), v1);
   const T v3 = polynomial<9>(v0, T(-4.66355301758414e-09), T(1.7813381599774285e-10),
       T(2.3065574341294717e-08), T(-4.067451622684196e-09), T(-5.6851888245718616e-08),
       T(1.525849695361323e-08), T(1.1322918627289599e-07), T(3.8554430502201845e-08),
@@ -78,15 +80,15 @@ template <typename T, bool kNear = false> AUTOFN_FN T tanh_exp_backward(T grad, 
   return std::fabs(v0) < T(0.8125) ? v0 * grad * v3 : grad * v2;
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(16));
-  const T e0 = autofn::exp<kNear>(v0);
+  const T e0 = autofn::exp<kWay>(v0);
   const T t0 = autofn::tanh(e0);
-  const T v1 = sech2<kNear>(e0);
-  const T v2 = autofn::times_exp<kNear>(times_sech2<kNear>(v0, e0), v0);
-  const T v3 = v1 - T(2) * autofn::times_exp<kNear>(times_sech2<kNear>(v0 * t0, e0), v0);
-  const T v4 = v2 + autofn::times_exp<kNear>(v1, v0) + autofn::times_exp<kNear>(v3, v0);
+  const T v1 = sech2<kWay>(e0);
+  const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
+  const T v3 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
+  const T v4 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v3, v0);
   grad_grad = d_x * (t0 + v2);
   grad_x = d_x * grad * v4;
 }

@@ -55,7 +55,8 @@ void tanhshrink_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      tanhshrink_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      tanhshrink_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
+          grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -48,11 +48,12 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 }
 
 // v / cosh(x)**2, rounded to a subnormal number once.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_sech2(T v, T x, R... rest) {
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
-  const T e = autofn::value(autofn::decay<kNear>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = T(1) / (T(1) + e);
-  return autofn::times_decay<kNear>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
+  const T r = autofn::reciprocal<kWay>(T(1) + e);
+  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
@@ -77,7 +78,7 @@ template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
   return grad * (std::fabs(x) < T(1) ? v0 * v1 : square(autofn::tanh(x)));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = square(x);
   const bool c0 = std::fabs(x) < T(1);
@@ -95,7 +96,7 @@ AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& g
       T(0.3057251588999538), T(-0.5603719686687565), T(0.9749559080328162), T(-1.5746031745957783),
       T(2.2666666666665662), T(-2.666666666666666), T(2.0));
   grad_grad = d_x * (c0 ? v0 * v1 : square(t0));
-  grad_x = d_x * grad * (c0 ? x * v2 : times_sech2<kNear>(T(2) * t0, x));
+  grad_x = d_x * grad * (c0 ? x * v2 : times_sech2<kWay>(T(2) * t0, x));
 }
 
 }  // namespace autofn_tanhshrink

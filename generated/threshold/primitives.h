@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;

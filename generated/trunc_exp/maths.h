@@ -13,21 +13,22 @@
 
 namespace autofn_trunc_exp {
 
-template <typename T, bool kNear = false> AUTOFN_FN T trunc_exp_forward(T x) {
-  return autofn::exp<kNear>(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T trunc_exp_forward(T x) {
+  return autofn::exp<kWay>(x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T trunc_exp_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T trunc_exp_backward(T grad, T x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
-  return autofn::times_exp<kNear>(grad, v0 >= T(15) ? T(15) : v0);
+  return autofn::times_exp<kWay>(grad, v0 >= T(15) ? T(15) : v0);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void trunc_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
   const T v1 = v0 >= T(15) ? T(15) : v0;
-  const T v2 = autofn::times_exp<kNear>(x > T(-15) ? (x < T(15) ? T(1) : T(0)) : T(0), v1);
-  grad_grad = autofn::times_exp<kNear>(d_x, v1);
+  const T v2 = autofn::times_exp<kWay>(x > T(-15) ? (x < T(15) ? T(1) : T(0)) : T(0), v1);
+  grad_grad = autofn::times_exp<kWay>(d_x, v1);
   grad_x = d_x * grad * v2;
 }
 

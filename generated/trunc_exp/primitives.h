@@ -73,6 +73,16 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
+// GPU, what does for elements of 16-bit types, whatever the argument.
+enum Way { kFull, kTried, kQuick };
+
+#ifdef __CUDACC__
+constexpr bool kCuda = true;
+#else
+constexpr bool kCuda = false;
+#endif
+
 // Copies, not casts: compilers make them moves of whole vectors.
 AUTOFN_FN std::int32_t bits(float x) {
   std::int32_t i;
@@ -107,15 +117,58 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
+// A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
+// absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
+#ifdef __CUDACC__
+AUTOFN_FN float hardware_exp2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::exp2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_log2(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("lg2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return std::log2(x);
+#endif
+}
+
+AUTOFN_FN float hardware_reciprocal(float x) {
+#ifdef __CUDA_ARCH__
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0f / x;
+#endif
+}
+
+AUTOFN_FN double hardware_reciprocal(double x) {
+#ifdef __CUDA_ARCH__
+  double y;
+  asm("rcp.approx.ftz.f64 %0, %1;" : "=d"(y) : "d"(x));
+  return y;
+#else
+  return 1.0 / x;
+#endif
+}
+#endif
+
 // exp(x): 2^n exp(r), n = round(x / ln 2), r = x - n ln 2 in two steps, a polynomial of degree 6;
 // the factor 2^n in two halves, so that subnormals round once. At most 0.90 ULP over every float32
 // (benchmarks/primitives.md).
-#ifndef __CUDACC__
 // 1.5 * 2^23 + 254: the low bits of x / ln 2 + kExpShift hold n + 254, twice the bias.
 constexpr float kExpShift = 0x1.8001fcp+23f;
 
 // (exp(r) - 1) / r
-inline float exp_quotient(float r) {
+AUTOFN_FN float exp_quotient(float r) {
   float p = 0x1.6ac144p-10f;
   p = std::fma(p, r, 0x1.123da6p-7f);
   p = std::fma(p, r, 0x1.555858p-5f);
@@ -125,7 +178,7 @@ inline float exp_quotient(float r) {
 }
 
 // p 2^n, where the low bits of t hold n + 254.
-inline float scaled(float p, float t) {
+AUTOFN_FN float scaled(float p, float t) {
   const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
@@ -133,12 +186,11 @@ inline float scaled(float p, float t) {
 }
 
 // exp(x) from r, and from t with n in its low bits.
-inline float exp_reduced(float x, float t, float r) {
+AUTOFN_FN float exp_reduced(float x, float t, float r) {
   float p = scaled(std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 89.0f ? INFINITY : p;
   return x < -104.0f ? 0.0f : p;
 }
-#endif
 
 AUTOFN_FN float exp(float x) {
 #ifdef __CUDACC__
@@ -176,9 +228,6 @@ AUTOFN_FN double exp(double x, double rest) {
 
 // The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
 AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return autofn::exp(x, rest);
-#else
   // 1.5 * 2^23 + 127
   const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
   const float n = t - 0x1.8000fep+23f;
@@ -186,45 +235,42 @@ AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
   const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
   return std::fabs(x) <= 87.0f ? p : NAN;
-#endif
 }
 
 template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
 }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
-  if constexpr (kNear) {
+#ifdef __CUDACC__
+// The root of exp(x), to 2^-22 and what x is rounded by: of its square subnormals round once.
+AUTOFN_FN float exp_root(float x) { return hardware_exp2(0x1.715476p-1f * x); }
+#endif
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
+  if constexpr (kWay == kTried) {
     return exp_near(x, rest...);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T root = exp_root(x);
+    return root * root;
   } else {
     return autofn::exp(x, rest...);
   }
 }
 
-#ifndef __CUDACC__
 // v exp(x) from r and t, as exp_reduced.
-inline float times_exp_reduced(float v, float x, float t, float r) {
+AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {
   float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);
   p = x > 174.0f ? (v == 0.0f ? v : v * INFINITY) : p;
   return x < -174.0f ? 0.0f : p;
 }
-#endif
 
 // v exp(x + rest): 0 where v is 0, however large x is, and rounded to a subnormal number once.
 AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  const float half = ::expf(0.5f * x);
-  const float product = v * half * half;
-  const bool rounds = (std::fabs(x) < 200.0f) & (std::fabs(product) < INFINITY);
-  const float found = rounds ? std::fma(product, rest, product) : product;
-  return x < -200.0f ? 0.0f : (v == 0.0f) & (half == INFINITY) ? v : found;
-#else
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
   const float n = t - kExpShift;
   float r = std::fma(n, -0x1.62e4p-1f, x);
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
   return times_exp_reduced(v, x, t, r);
-#endif
 }
 
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
@@ -235,10 +281,14 @@ AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
   return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
 }
 
-// Or a first try: NaN where x is large.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
-  if constexpr (kNear) {
+// Or a first try: NaN where x is large. Or for 16-bit types.
+template <Way kWay, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
+  if constexpr (kWay == kTried) {
     return v * exp_near(x, rest...);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T root = exp_root(x);
+    const T found = v == T(0) && root == T(INFINITY) ? v : v * root * root;
+    return x < T(-200) ? T(0) : found;
   } else {
     return autofn::times_exp(v, x, rest...);
   }

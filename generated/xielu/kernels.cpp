@@ -28,7 +28,7 @@ void xielu_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = xielu_forward<T, true>(x[i], alpha_p_one, alpha_n_one, beta, eps);
+        out[i] = xielu_forward<T, autofn::kTried>(x[i], alpha_p_one, alpha_n_one, beta, eps);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -47,7 +47,7 @@ void xielu_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = xielu_forward<T, true>(x[i], alpha_p[i], alpha_n[i], beta, eps);
+      out[i] = xielu_forward<T, autofn::kTried>(x[i], alpha_p[i], alpha_n[i], beta, eps);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -79,7 +79,8 @@ void xielu_forward_block_16_bits(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = scalar::xielu_forward<T, true>(x[i], alpha_p_one, alpha_n_one, beta, eps);
+        out[i] = scalar::xielu_forward<T, autofn::kTried>(x[i], alpha_p_one, alpha_n_one, beta,
+            eps);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -98,7 +99,7 @@ void xielu_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::xielu_forward<T, true>(x[i], alpha_p[i], alpha_n[i], beta, eps);
+      out[i] = scalar::xielu_forward<T, autofn::kTried>(x[i], alpha_p[i], alpha_n[i], beta, eps);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -133,8 +134,8 @@ void xielu_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        xielu_backward<T, true>(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, grad_x[i],
-            grad_alpha_p[i], grad_alpha_n[i]);
+        xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps,
+            grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
         odd += grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -154,8 +155,8 @@ void xielu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      xielu_backward<T, true>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i],
-          grad_alpha_p[i], grad_alpha_n[i]);
+      xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps,
+          grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
       odd += grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -163,6 +164,72 @@ void xielu_backward_block(
     for (std::int64_t i = first; i < last; ++i) {
       xielu_backward(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i], grad_alpha_p[i],
           grad_alpha_n[i]);
+    }
+  }
+}
+
+template <typename T>
+void xielu_backward_block_16_bits(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T* alpha_p = inputs[2];
+  const T* alpha_n = inputs[3];
+  const T beta = T(numbers[0]);
+  const T eps = T(numbers[1]);
+  T* grad_x = outputs[0];
+  T* grad_alpha_p = outputs[1];
+  T* grad_alpha_n = outputs[2];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_p_one = alpha_p[0];
+    const T alpha_n_one = alpha_n[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p_one, alpha_n_one, beta,
+            eps, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+        odd += doubt(grad_x[i]) + doubt(grad_alpha_p[i]) + doubt(grad_alpha_n[i]);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        double again0, again1, again2;
+        scalar::xielu_backward<double>(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, again0,
+            again1, again2);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+        grad_alpha_p[i] = doubt(grad_alpha_p[i]) == T(0) ? grad_alpha_p[i] : T(again1);
+        grad_alpha_n[i] = doubt(grad_alpha_n[i]) == T(0) ? grad_alpha_n[i] : T(again2);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps,
+          grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+      odd += doubt(grad_x[i]) + doubt(grad_alpha_p[i]) + doubt(grad_alpha_n[i]);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1, again2;
+      scalar::xielu_backward<double>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, again0,
+          again1, again2);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+      grad_alpha_p[i] = doubt(grad_alpha_p[i]) == T(0) ? grad_alpha_p[i] : T(again1);
+      grad_alpha_n[i] = doubt(grad_alpha_n[i]) == T(0) ? grad_alpha_n[i] : T(again2);
     }
   }
 }
@@ -197,8 +264,8 @@ void xielu_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        xielu_double_backward<T, true>(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one, x[i],
-            alpha_p_one, alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i],
+        xielu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one,
+            x[i], alpha_p_one, alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i],
             grad_alpha_n[i]);
         odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] *
             T(0);
@@ -220,7 +287,7 @@ void xielu_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      xielu_double_backward<T, true>(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i],
+      xielu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i],
           alpha_p[i], alpha_n[i], beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i],
           grad_alpha_n[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] *
@@ -243,7 +310,8 @@ using namespace autofn_xielu;
 
 const Blocks kBlocks[] = {
     {xielu_forward_block<float>, xielu_forward_block_16_bits<float>, xielu_forward_block<double>},
-    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block<double>},
+    {xielu_backward_block<float>, xielu_backward_block_16_bits<float>,
+        xielu_backward_block<double>},
     {xielu_double_backward_block<float>, xielu_double_backward_block<float>,
         xielu_double_backward_block<double>},
 };

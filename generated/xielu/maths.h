@@ -10,8 +10,8 @@
 //         softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
 //         softplus(alpha_n), True))
 //     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
-//     grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
-//         True))
+//     grad alpha_n = grad*Piecewise((0, x > 0), ((expm1mx(Min(eps, x)) - Max(0, -eps +
+//         x))*sigmoid(alpha_n), True))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -23,19 +23,42 @@ namespace autofn_xielu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
-template <bool kNear, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p(e);
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
+}
+
+// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
+template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x) {
+  if constexpr (K == LAST) {
+    return T(1);
+  } else {
+    return std::fma(x * (T(1) / T(K + 1)), phi_series<K + 1, LAST>(x), T(1));
+  }
+}
+
+// exp(x) - 1 - x: a series near 0.
+template <typename T> AUTOFN_FN T expm1mx(T x) {
+  const T near = T(0.5) * x * (x * phi_series<2, sizeof(T) == 4 ? 11 : 18>(x));
+  const T far = autofn::expm1(x) - (x < T(1000) ? x : T(0));
+  return std::fabs(x) < T(1) ? near : far;
 }
 
 // The greater; NaN if either is NaN, which fmax drops.
@@ -47,87 +70,108 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  const T sp0 = softplus<kNear>(alpha_n);
-  const T e0 = autofn::expm1(x >= eps ? eps : x);
-  const T v0 = x * (beta + x * softplus<kNear>(alpha_p));
+  const T sp0 = softplus<kWay>(alpha_n);
+  const T e0 = autofn::expm1<kWay>(x >= eps ? eps : x);
+  const T v0 = x * (beta + x * softplus<kWay>(alpha_p));
   return x > T(0) ? v0 : sp0 * e0 + e0 * beta - sp0 * x;
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::xielu_forward.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  return T(scalar::xielu_forward<double, kNear>(x, alpha_p, alpha_n, beta, eps));
+  return T(scalar::xielu_forward<double, kWay>(x, alpha_p, alpha_n, beta, eps));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   const bool c0 = x > T(0);
+  const T sp0 = softplus<kWay>(alpha_n);
   const T v0 = x >= eps ? eps : x;
-  const T v1 = autofn::times_exp<kNear>(eps > x ? T(1) : T(0), v0);
-  const T l0 = autofn::log1p(autofn::value(autofn::decay<kNear>(std::fabs(alpha_n))));
-  const T v2 = v1 * beta + v1 * softplus<kNear>(alpha_n) - l0 - maximum(alpha_n, T(0));
-  grad_x = grad * (c0 ? beta + T(2) * x * softplus<kNear>(alpha_p) : v2);
-  grad_alpha_p = c0 ? times_sigmoid<kNear>(grad * square(x), alpha_p) : T(0);
-  grad_alpha_n = c0 ? T(0) : times_sigmoid<kNear>(grad * (autofn::expm1(v0) - x), alpha_n);
+  const T v1 = autofn::times_exp<kWay>(eps > x ? T(1) : T(0), v0);
+  const T v2 = c0 ? beta + T(2) * x * softplus<kWay>(alpha_p) : sp0 * v1 + v1 * beta - sp0;
+  const T v3 = times_sigmoid<kWay>(grad * (expm1mx(v0) - maximum(x - eps, T(0))), alpha_n);
+  grad_x = grad * v2;
+  grad_alpha_p = c0 ? times_sigmoid<kWay>(grad * square(x), alpha_p) : T(0);
+  grad_alpha_n = c0 ? T(0) : v3;
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false>
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void xielu_backward_16_bits(
+    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
+  scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
+      grad_alpha_p, grad_alpha_n);
+  if (doubt(grad_x) + doubt(grad_alpha_p) + doubt(grad_alpha_n) == T(0)) return;
+  double grad_x_, grad_alpha_p_, grad_alpha_n_;
+  scalar::xielu_backward<double>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
+      grad_alpha_n_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
+  grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
+}
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// xielu_backward_16_bits.
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   double grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_backward<double, kNear>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_,
-      grad_alpha_p_, grad_alpha_n_);
+  scalar::xielu_backward<double, kWay>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
+      grad_alpha_n_);
   grad_x = T(grad_x_);
   grad_alpha_p = T(grad_alpha_p_);
   grad_alpha_n = T(grad_alpha_n_);
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
     T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  const T v0 = T(2) * softplus<kNear>(alpha_p);
+  const T v0 = T(2) * softplus<kWay>(alpha_p);
   const bool c0 = x > T(0);
-  const T sp0 = softplus<kNear>(alpha_n);
+  const T sp0 = softplus<kWay>(alpha_n);
   const T v1 = eps > x ? T(1) : T(0);
   const T v2 = x >= eps ? eps : x;
-  const T v3 = autofn::times_exp<kNear>(v1, v2);
-  const T v4 = autofn::expm1(v2) - x;
-  const T v5 = d_x * grad;
-  const T v6 = c0 ? times_sigmoid<kNear>(T(2) * x, alpha_p) : T(0);
-  const T v7 = grad * d_alpha_p;
-  const T v8 = c0 ? T(0) : times_sigmoid<kNear>(v3 - T(1), alpha_n);
+  const T v3 = autofn::times_exp<kWay>(v1, v2);
+  const T v4 = x - eps;
+  const T v5 = expm1mx(v2) - maximum(v4, T(0));
+  const T v6 = d_x * grad;
+  const T v7 = c0 ? times_sigmoid<kWay>(T(2) * x, alpha_p) : T(0);
+  const T v8 = grad * d_alpha_p;
   const T v9 = grad * d_alpha_n;
-  const T v12 = c0 ? times_sigmoid<kNear>(x * (x * d_alpha_p), alpha_p) : T(0);
-  const T v10 = times_sigmoid<kNear, true>(square(x) * v7, alpha_p);
-  const T v11 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4 * v9, alpha_n), alpha_n);
-  const T v13 = along(d_x, d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0));
-  const T v14 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kNear>(v4 * d_alpha_n, alpha_n));
-  const T v15 = along(d_x, v5 * (c0 ? v0 : v1 * v3 * (sp0 + beta)));
-  const T v16 = along(d_alpha_p, c0 ? times_sigmoid<kNear>(v10, alpha_p) : T(0));
-  grad_grad = v13 + along(d_alpha_p, v12) + v14;
-  grad_x = v15 + along(d_alpha_p, v6 * v7) + along(d_alpha_n, v8 * v9);
-  grad_alpha_p = along(d_x, v5 * v6) + v16;
-  grad_alpha_n = along(d_x, v5 * v8) + along(d_alpha_n, c0 ? T(0) : v11);
+  const T v13 = c0 ? times_sigmoid<kWay>(x * (x * d_alpha_p), alpha_p) : T(0);
+  const T v10 = v9 * (v1 * autofn::expm1<kWay>(v2) - (v4 > T(0) ? T(1) : T(0)));
+  const T v11 = times_sigmoid<kWay, true>(square(x) * v8, alpha_p);
+  const T v12 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v5 * v9, alpha_n), alpha_n);
+  const T v14 = along(d_x, d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0));
+  const T v15 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kWay>(v5 * d_alpha_n, alpha_n));
+  const T v16 = along(d_x, v6 * (c0 ? v0 : v1 * v3 * (sp0 + beta)));
+  const T v17 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kWay>(v10, alpha_n));
+  const T v18 = along(d_alpha_p, c0 ? times_sigmoid<kWay>(v11, alpha_p) : T(0));
+  const T v19 = along(d_x, c0 ? T(0) : times_sigmoid<kWay>(v6 * (v3 - T(1)), alpha_n));
+  grad_grad = v14 + along(d_alpha_p, v13) + v15;
+  grad_x = v16 + along(d_alpha_p, v7 * v8) + v17;
+  grad_alpha_p = along(d_x, v6 * v7) + v18;
+  grad_alpha_n = v19 + along(d_alpha_n, c0 ? T(0) : v12);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
     T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   double grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_double_backward<double, kNear>(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n,
+  scalar::xielu_double_backward<double, kWay>(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n,
       beta, eps, grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_);
   grad_grad = T(grad_grad_);
   grad_x = T(grad_x_);

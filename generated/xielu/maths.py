@@ -9,8 +9,8 @@
         softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
         softplus(alpha_n), True))
     grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
-    grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
-        True))
+    grad alpha_n = grad*Piecewise((0, x > 0), ((expm1mx(Min(eps, x)) - Max(0, -eps +
+        x))*sigmoid(alpha_n), True))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -27,6 +27,17 @@ def _softplus(x):
     """log(1 + exp(x))."""
     # The default threshold, 20, costs half of float64's digits.
     return F.softplus(x, threshold=40)
+
+
+def _expm1mx(x):
+    """exp(x) - 1 - x: a series near 0."""
+    small = torch.abs(x) < 1
+    s = torch.where(small, x, 0)
+    series = torch.ones_like(s)
+    for k in range(20, 2, -1):
+        series = 1 + s * series / k
+    far = torch.expm1(x) - torch.where(x < 1000, x, 0)
+    return torch.where(small, 0.5 * s * (s * series), far)
 
 
 def _on_cpu(x):
@@ -76,7 +87,8 @@ def vjp(needs, grad, x, alpha_p, alpha_n, beta, eps):
     if needs[1]:
         grad_alpha_p = torch.where(c0, grad * x**2 * torch.sigmoid(alpha_p), 0)
     if needs[2]:
-        grad_alpha_n = torch.where(c0, 0, grad * (_expm1(v0) - x) * torch.sigmoid(alpha_n))
+        v2 = grad * (_expm1mx(v0) - torch.relu(x - eps)) * torch.sigmoid(alpha_n)
+        grad_alpha_n = torch.where(c0, 0, v2)
     return grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -85,50 +97,55 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     c0 = x > 0
     grad_grad = grad_x = grad_alpha_p = grad_alpha_n = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
-        v1 = torch.where(x >= eps, eps, x)
+        v2 = torch.where(x >= eps, eps, x)
         c1 = eps > x
-        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
+    if (needs[0] or needs[1] or needs[3]) and d_x is not None:
+        e0 = torch.exp(torch.where(c1, v2, -math.inf))
+    if (needs[0] or needs[1] or needs[3]) and d_alpha_n is not None:
+        v4 = x - eps
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v4 = d_x * grad
+        v6 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
-        v2 = s0 * x**2
+        v3 = s0 * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v3 = s1 * (_expm1(v1) - x)
+        v5 = s1 * (_expm1mx(v2) - torch.relu(v4))
+    if needs[1] and (d_x is not None or d_alpha_n is not None):
+        v1 = c1.to(grad.dtype)
     if (needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
-        v5 = torch.where(c0, x * (2 * s0), 0)
+        v7 = torch.where(c0, x * (2 * s0), 0)
     if (needs[1] or needs[2]) and d_alpha_p is not None:
-        v6 = grad * d_alpha_p
-    if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
-        v7 = torch.where(c0, 0, s1 * (e0 - 1))
+        v8 = grad * d_alpha_p
     if (needs[1] or needs[3]) and d_alpha_n is not None:
-        v8 = grad * d_alpha_n
+        v9 = grad * d_alpha_n
     if needs[0] and d_x is not None:
         grad_grad = d_x * torch.where(c0, beta + v0 * x, sp0 * e0 + e0 * beta - sp0)
     if needs[0] and d_alpha_p is not None:
-        grad_grad = add(grad_grad, torch.where(c0, v2 * d_alpha_p, 0))
+        grad_grad = add(grad_grad, torch.where(c0, v3 * d_alpha_p, 0))
     if needs[0] and d_alpha_n is not None:
-        grad_grad = add(grad_grad, torch.where(c0, 0, v3 * d_alpha_n))
+        grad_grad = add(grad_grad, torch.where(c0, 0, v5 * d_alpha_n))
     if needs[1] and d_x is not None:
-        grad_x = v4 * torch.where(c0, v0, c1.to(grad.dtype) * e0 * (sp0 + beta))
+        grad_x = v6 * torch.where(c0, v0, v1 * e0 * (sp0 + beta))
     if needs[1] and d_alpha_p is not None:
-        grad_x = add(grad_x, v5 * v6)
-    if needs[1] and d_alpha_n is not None:
         grad_x = add(grad_x, v7 * v8)
+    if needs[1] and d_alpha_n is not None:
+        grad_x = add(
+            grad_x, torch.where(c0, 0, s1 * v9 * (v1 * _expm1(v2) - (v4 > 0).to(grad.dtype)))
+        )
     if needs[2] and d_x is not None:
-        grad_alpha_p = v4 * v5
+        grad_alpha_p = v6 * v7
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v2 * v6 * torch.sigmoid(-alpha_p), 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v3 * v8 * torch.sigmoid(-alpha_p), 0))
     if needs[3] and d_x is not None:
-        grad_alpha_n = v4 * v7
+        grad_alpha_n = torch.where(c0, 0, s1 * v6 * (e0 - 1))
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v3 * v8 * torch.sigmoid(-alpha_n)))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v5 * v9 * torch.sigmoid(-alpha_n)))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -146,9 +163,8 @@ def jvp(d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n, beta, eps):
     if d_alpha_p is not None:
         d_out = add(d_out, torch.where(c0, d_alpha_p * x**2 * torch.sigmoid(alpha_p), 0))
     if d_alpha_n is not None:
-        d_out = add(
-            d_out, torch.where(c0, 0, d_alpha_n * (_expm1(v0) - x) * torch.sigmoid(alpha_n))
-        )
+        v2 = d_alpha_n * (_expm1mx(v0) - torch.relu(x - eps)) * torch.sigmoid(alpha_n)
+        d_out = add(d_out, torch.where(c0, 0, v2))
     return d_out
 
 
@@ -157,48 +173,54 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     c0 = x > 0
     d_grad_x = d_grad_alpha_p = d_grad_alpha_n = None
     if (needs[0] or needs[2]) and (d_grad is not None or d_x is not None or d_alpha_n is not None):
-        v1 = torch.where(x >= eps, eps, x)
+        v2 = torch.where(x >= eps, eps, x)
         c1 = eps > x
-        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_grad is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
+    if needs[0] and (d_grad is not None or d_x is not None or d_alpha_n is not None):
+        e0 = torch.exp(torch.where(c1, v2, -math.inf))
     if d_x is not None:
-        v2 = d_x * grad
+        v3 = d_x * grad
+    if needs[2] and (d_grad is not None or d_x is not None or d_alpha_n is not None):
+        v8 = x - eps
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
+    if (needs[0] or needs[2]) and d_x is not None:
+        v1 = c1.to(grad.dtype)
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_x is not None):
-        v3 = torch.where(c0, x * (2 * s0), 0)
+        v4 = torch.where(c0, x * (2 * s0), 0)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
-        v4 = grad * d_alpha_p
-    if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
-        v5 = torch.where(c0, 0, s1 * (e0 - 1))
+        v5 = grad * d_alpha_p
     if (needs[0] or needs[2]) and d_alpha_n is not None:
         v6 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
         v7 = s0 * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v8 = s1 * (_expm1(v1) - x)
+        v9 = s1 * (_expm1mx(v2) - torch.relu(v8))
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * e0 + e0 * beta - sp0)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v2 * torch.where(c0, v0, c1.to(grad.dtype) * e0 * (sp0 + beta)))
+        d_grad_x = add(d_grad_x, v3 * torch.where(c0, v0, v1 * e0 * (sp0 + beta)))
     if needs[0] and d_alpha_p is not None:
-        d_grad_x = add(d_grad_x, v3 * v4)
+        d_grad_x = add(d_grad_x, v4 * v5)
     if needs[0] and d_alpha_n is not None:
-        d_grad_x = add(d_grad_x, v5 * v6)
+        d_grad_x = add(d_grad_x, torch.where(c0, 0, s1 * v6 * (e0 - 1)))
     if needs[1] and d_grad is not None:
         d_grad_alpha_p = torch.where(c0, v7 * d_grad, 0)
     if needs[1] and d_x is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, v2 * v3)
+        d_grad_alpha_p = add(d_grad_alpha_p, v3 * v4)
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v4 * v7 * torch.sigmoid(-alpha_p), 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v5 * v7 * torch.sigmoid(-alpha_p), 0))
     if needs[2] and d_grad is not None:
-        d_grad_alpha_n = torch.where(c0, 0, v8 * d_grad)
+        d_grad_alpha_n = torch.where(c0, 0, v9 * d_grad)
     if needs[2] and d_x is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, v2 * v5)
+        d_grad_alpha_n = add(
+            d_grad_alpha_n,
+            torch.where(c0, 0, v3 * s1 * (v1 * _expm1(v2) - (v8 > 0).to(grad.dtype))),
+        )
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v6 * v8 * torch.sigmoid(-alpha_n)))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v6 * v9 * torch.sigmoid(-alpha_n)))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n

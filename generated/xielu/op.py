@@ -390,8 +390,8 @@ def xielu(
             softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
-        grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
-            True))
+        grad alpha_n = grad*Piecewise((0, x > 0), ((expm1mx(Min(eps, x)) - Max(0, -eps +
+            x))*sigmoid(alpha_n), True))
 
     x: tensor of any shape; tensors broadcast.
     alpha_p: tensor of one element.
@@ -414,8 +414,8 @@ class Xielu(_nn.Module):
             softplus(alpha_n)*times_exp(Piecewise((1, x < eps), (0, True)), Min(eps, x)) -
             softplus(alpha_n), True))
         grad alpha_p = grad*Piecewise((x**2*sigmoid(alpha_p), x > 0), (0, True))
-        grad alpha_n = grad*Piecewise((0, x > 0), ((-x + expm1(Min(eps, x)))*sigmoid(alpha_n),
-            True))
+        grad alpha_n = grad*Piecewise((0, x > 0), ((expm1mx(Min(eps, x)) - Max(0, -eps +
+            x))*sigmoid(alpha_n), True))
 
     alpha_p: learnable, of shape (1,); starts at 0.20338232081102478.
     alpha_n: learnable, of shape (1,); starts at -1.0502256128148464.

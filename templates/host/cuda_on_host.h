@@ -14,6 +14,9 @@
 #include <deque>
 #include <memory>
 
+// Primitives are what they are on a GPU, with the C library's functions for CUDA's.
+#define __CUDACC__
+
 #define __global__
 #define __device__
 #define __host__

@@ -3,7 +3,9 @@
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos(float x) {
 #ifdef __CUDACC__
-  return ::cosf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x);
+  return sin_half_turns(x, 0.5);
 #else
   const float ordinary = cos_near(x);
   const float large = sin_half_turns(x, 0.5);
@@ -16,7 +18,8 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 // cos(x + rest), what x lost in rounding.
 AUTOFN_FN float cos(float x, float rest) {
 #ifdef __CUDACC__
-  return ::cosf(x) * ::cosf(rest) - ::sinf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return cos_near(x, rest);
+  return cos_of_sum(x, rest);
 #else
   const float ordinary = cos_near(x, rest);
   const float large = cos_of_sum(x, rest);
@@ -29,16 +32,16 @@ AUTOFN_FN double cos(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T cos(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
   } else {
     return autofn::cos(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T cos(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
   } else {
     return autofn::cos(x, rest);

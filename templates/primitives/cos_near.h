@@ -2,9 +2,6 @@
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
-#ifdef __CUDACC__
-  return std::fma(::sinf(x), -rest, ::cosf(x));
-#else
   // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
   // second bit: the sign.
   const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
@@ -28,7 +25,6 @@ AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
   c = 1.0f + std::fma(c, z, -(r * l));
   const float p = (bits(t) & 1) != 0 ? c : s;
   return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
-#endif
 }
 
 AUTOFN_FN double cos_near(double x) { return std::cos(x); }

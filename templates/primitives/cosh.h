@@ -1,9 +1,6 @@
 // cosh(x): (e + 1 / e) / 2 with e = exp(|x|) as 2^n + 2^n (exp(r) - 1). At most 1.30 ULP over every
 // float32 (benchmarks/primitives.md).
 AUTOFN_FN float cosh(float x) {
-#ifdef __CUDACC__
-  return ::coshf(x);
-#else
   const float y = std::fabs(x);
   // 1.5 * 2^23 + 125: t shifted is 2^(n - 2), a quarter of exp(|x|) less its factor exp(r).
   const float t = std::fma(y, 0x1.715476p+0f, 0x1.8000fap+23f);
@@ -20,7 +17,14 @@ AUTOFN_FN float cosh(float x) {
   const float d = 0.0625f / std::fma(s, p, s);
   p = s + std::fma(s, p, d);
   return y > 89.5f ? INFINITY : p + p;
-#endif
 }
 
 AUTOFN_FN double cosh(double x) { return std::cosh(x); }
+
+// cosh(x + rest), what x lost in rounding. The slope is about the value itself beyond 1, and of no
+// weight before.
+template <typename T> AUTOFN_FN T cosh(T x, T rest) {
+  const T c = autofn::cosh(x);
+  const T sign = x > T(1) ? T(1) : (x < T(-1) ? T(-1) : x);
+  return c < T(INFINITY) ? std::fma(c, sign * rest, c) : c;
+}

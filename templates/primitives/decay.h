@@ -1,24 +1,10 @@
 // needs: exp
 // exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
 // times(v, decay(y)) rounds once more at most.
-#ifdef __CUDACC__
-template <typename T> struct Decay { T value, half; };
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y) {
-  return {autofn::exp(-y), autofn::exp(T(-0.5) * y)};
-}
-
-template <typename T> AUTOFN_FN Decay<T> decay(T y, T rest) {
-  return {autofn::exp(-y, rest), autofn::exp(T(-0.5) * y, T(0.5) * rest)};
-}
-
-template <typename T> AUTOFN_FN T value(const Decay<T>& e) { return e.value; }
-template <typename T> AUTOFN_FN T times(T v, const Decay<T>& e) { return v * e.half * e.half; }
-#else
 // p 2^n, where the low bits of t hold n + 254; in double the value itself.
 template <typename T> struct Decay { T p, t; };
 
-inline Decay<float> decay(float y, float rest = -0.0f) {
+AUTOFN_FN Decay<float> decay(float y, float rest = -0.0f) {
   const float x = y > 174.0f ? -174.0f : -y;
   const float t = std::fma(x, 0x1.715476p+0f, kExpShift);
   const float n = t - kExpShift;
@@ -27,18 +13,17 @@ inline Decay<float> decay(float y, float rest = -0.0f) {
   return {std::fma(exp_quotient(r), r, 1.0f), t};
 }
 
-inline Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
+AUTOFN_FN Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
 
-inline Decay<double> decay(double y, double rest) {
+AUTOFN_FN Decay<double> decay(double y, double rest) {
   const double e = std::exp(-y);
   return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
 }
 
-inline float value(const Decay<float>& e) { return scaled(e.p, e.t); }
-inline double value(const Decay<double>& e) { return e.p; }
-inline float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
-inline double times(double v, const Decay<double>& e) { return v * e.p; }
-#endif
+AUTOFN_FN float value(const Decay<float>& e) { return scaled(e.p, e.t); }
+AUTOFN_FN double value(const Decay<double>& e) { return e.p; }
+AUTOFN_FN float times(float v, const Decay<float>& e) { return scaled(v * e.p, e.t); }
+AUTOFN_FN double times(double v, const Decay<double>& e) { return v * e.p; }
 
 // A first try: NaN where y is large.
 template <typename T> struct NearDecay { T value; };
@@ -46,18 +31,26 @@ template <typename T> struct NearDecay { T value; };
 template <typename T> AUTOFN_FN T value(const NearDecay<T>& e) { return e.value; }
 template <typename T> AUTOFN_FN T times(T v, const NearDecay<T>& e) { return v * e.value; }
 
-template <bool kNear, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
-  if constexpr (kNear) {
+// For 16-bit types.
+template <typename T> struct RootDecay { T root; };
+
+template <typename T> AUTOFN_FN T value(const RootDecay<T>& e) { return e.root * e.root; }
+template <typename T> AUTOFN_FN T times(T v, const RootDecay<T>& e) { return v * e.root * e.root; }
+
+template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... rest) {
+  if constexpr (kWay == kTried) {
     return NearDecay<T>{exp_near(-y, rest...)};
+  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    return RootDecay<T>{exp_root(-y)};
   } else {
     return autofn::decay(y, rest...);
   }
 }
 
 // v exp(rest - y), 0 where y is large, whatever v is.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
-  const T product = autofn::times(v, autofn::decay<kNear>(y, rest...));
-  if constexpr (kNear) {
+template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y, R... rest) {
+  const T product = autofn::times(v, autofn::decay<kWay>(y, rest...));
+  if constexpr (kWay == kTried) {
     return product;
   } else {
     return y > (sizeof(T) == 4 ? T(174) : T(1500)) ? T(0) : product;

@@ -1,3 +1,4 @@
+// needs: hardware
 // erf(x): an odd polynomial below 1, else 1 - exp(-|x| q(|x|)) with q of degree 6. At most 1.00
 // ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float erf(float x) {
@@ -43,3 +44,28 @@ AUTOFN_FN float erf(float x) {
 }
 
 AUTOFN_FN double erf(double x) { return std::erf(x); }
+
+// Or on a GPU to 2^-20, for 16-bit types: an odd polynomial below 1, else 1 - 2^q(|x|), q of degree
+// 5.
+template <Way kWay, typename T> AUTOFN_FN T erf(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const T z = x * x, y = std::fabs(x);
+    T p = -0x1.273fa0p-11f;
+    p = std::fma(p, z, 0x1.4246d0p-8f);
+    p = std::fma(p, z, -0x1.b5a35cp-6f);
+    p = std::fma(p, z, 0x1.ce0942p-4f);
+    p = std::fma(p, z, -0x1.812674p-2f);
+    p = std::fma(p, z, 0x1.20dd74p+0f);
+    T q = -0x1.dd0d0ap-10f;
+    q = std::fma(q, y, 0x1.71fba2p-6f);
+    q = std::fma(q, y, -0x1.0dd390p-3f);
+    q = std::fma(q, y, -0x1.e076c4p-1f);
+    q = std::fma(q, y, -0x1.9dcbe8p+0f);
+    q = std::fma(q, y, -0x1.5893dep-9f);
+    const T far = y > 4.0f ? 1.0f : 1.0f - hardware_exp2(q);
+    // NaN too.
+    return y >= 1.0f ? std::copysign(far, x) : p * x;
+  } else {
+    return autofn::erf(x);
+  }
+}

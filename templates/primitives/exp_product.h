@@ -21,10 +21,10 @@ inline float exp_product(float a, float b) {
 }
 #endif
 
-template <bool kNear, typename T> AUTOFN_FN T exp_product(T a, T b) {
-  if constexpr (kNear) {
-    return exp_near(a * b, std::fma(a, b, -(a * b)));
-  } else {
+template <Way kWay, typename T> AUTOFN_FN T exp_product(T a, T b) {
+  if constexpr (kWay == kFull) {
     return autofn::exp_product(a, b);
+  } else {
+    return autofn::exp<kWay>(a * b, std::fma(a, b, -(a * b)));
   }
 }

@@ -1,3 +1,4 @@
+// needs: exp
 // expm1(x): x = n ln 2 + r; 2^n r + (2^n - 1), exact where it cancels, and 2^n r^2 q(r) with q of
 // degree 4. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float expm1(float x) {
@@ -27,3 +28,25 @@ AUTOFN_FN float expm1(float x) {
 }
 
 AUTOFN_FN double expm1(double x) { return std::expm1(x); }
+
+// Or on a GPU to 2^-19, for 16-bit types: a polynomial of degree 6, and exp(x) - 1.
+template <Way kWay, typename T> AUTOFN_FN T expm1(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    T p = 0x1.6f5a3ep-10f;
+    p = std::fma(p, x, 0x1.1383bep-7f);
+    p = std::fma(p, x, 0x1.555174p-5f);
+    p = std::fma(p, x, 0x1.5551a8p-3f);
+    p = std::fma(p, x, 0x1.000002p-1f);
+    p = std::fma(p, x, 1.0f);
+    const T root = exp_root(x);
+    return std::fabs(x) < 0.5f ? p * x : std::fma(root, root, -1.0f);
+  } else {
+    return autofn::expm1(x);
+  }
+}
+
+// expm1(x + rest), what x lost in rounding.
+template <Way kWay, typename T> AUTOFN_FN T expm1(T x, T rest) {
+  const T e = autofn::expm1<kWay>(x);
+  return e < T(INFINITY) ? std::fma(e + T(1), rest, e) : e;
+}

@@ -1,3 +1,4 @@
+// needs: quick_log
 // log(x): x = 2^e (1 + f) with 1 + f in [3/4, 3/2); f + f^2 q(f) with q of degree 8, and e ln 2.
 // At most 0.95 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float log(float x) {
@@ -29,3 +30,14 @@ AUTOFN_FN float log(float x) {
 }
 
 AUTOFN_FN double log(double x) { return std::log(x); }
+
+// Or on a GPU for 16-bit types; what is subnormal there as its multiple by 2^24.
+template <Way kWay, typename T> AUTOFN_FN T log(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    const bool tiny = x < T(0x1p-126f);
+    const T found = quick_log(tiny ? T(0x1p+24f) * x : x, x - T(1));
+    return tiny ? found - T(0x1.0a2b24p+4f) : found;
+  } else {
+    return autofn::log(x);
+  }
+}

@@ -1,3 +1,4 @@
+// needs: quick_log
 // log1p(x): 1 + x = 2^e (1 + f) with 1 + f in about [3/4, 3/2), without the rounding of 1 + x;
 // f + f^2 q(f) with q of degree 8, and e ln 2 in two parts. At most 0.95 ULP over every float32
 // (benchmarks/primitives.md).
@@ -32,3 +33,12 @@ AUTOFN_FN float log1p(float x) {
 }
 
 AUTOFN_FN double log1p(double x) { return std::log1p(x); }
+
+// Or on a GPU for 16-bit types.
+template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 4) {
+    return quick_log(T(1) + x, x);
+  } else {
+    return autofn::log1p(x);
+  }
+}

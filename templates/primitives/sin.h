@@ -3,7 +3,9 @@
 // cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float sin(float x) {
 #ifdef __CUDACC__
-  return ::sinf(x);
+  // No loop to vectorise: a branch.
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x);
+  return sin_half_turns(x, 0.0);
 #else
   const float ordinary = sin_near(x);
   const float large = sin_half_turns(x, 0.0);
@@ -16,7 +18,8 @@ AUTOFN_FN double sin(double x) { return std::sin(x); }
 // sin(x + rest), what x lost in rounding.
 AUTOFN_FN float sin(float x, float rest) {
 #ifdef __CUDACC__
-  return ::sinf(x) * ::cosf(rest) + ::cosf(x) * ::sinf(rest);
+  if (std::fabs(x) <= 0x1p+17f) return sin_near(x, rest);
+  return sin_of_sum(x, rest);
 #else
   const float ordinary = sin_near(x, rest);
   const float large = sin_of_sum(x, rest);
@@ -29,16 +32,16 @@ AUTOFN_FN double sin(double x, double rest) {
 }
 
 // The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
-template <bool kNear, typename T> AUTOFN_FN T sin(T x) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
   } else {
     return autofn::sin(x);
   }
 }
 
-template <bool kNear, typename T> AUTOFN_FN T sin(T x, T rest) {
-  if constexpr (kNear) {
+template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
+  if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
   } else {
     return autofn::sin(x, rest);

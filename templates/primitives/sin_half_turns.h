@@ -1,7 +1,6 @@
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
 // double, whose products with 29 bits are exact. No primitive itself.
-#ifndef __CUDACC__
 AUTOFN_FN float sin_half_turns(float x, double shift) {
   // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
   // turns: such x start 55 bits later.
@@ -41,4 +40,3 @@ AUTOFN_FN float cos_of_sum(float x, float rest) {
   return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
          sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
 }
-#endif

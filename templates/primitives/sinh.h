@@ -1,9 +1,6 @@
 // sinh(x): an odd polynomial below 1, else (e - 1 / e) / 2 with e = exp(|x|) as 2^n +
 // 2^n (exp(r) - 1). At most 1.30 ULP over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float sinh(float x) {
-#ifdef __CUDACC__
-  return ::sinhf(x);
-#else
   const float y = std::fabs(x);
   // 1.5 * 2^23 + 125: t shifted is 2^(n - 2), a quarter of exp(|x|) less its factor exp(r).
   const float t = std::fma(y, 0x1.715476p+0f, 0x1.8000fap+23f);
@@ -29,7 +26,12 @@ AUTOFN_FN float sinh(float x) {
   // NaN too.
   p = y >= 1.0f ? p : q;
   return from_bits(bits(p) | (bits(x) & INT32_MIN));
-#endif
 }
 
 AUTOFN_FN double sinh(double x) { return std::sinh(x); }
+
+// sinh(x + rest), what x lost in rounding, with about its slope.
+template <typename T> AUTOFN_FN T sinh(T x, T rest) {
+  const T s = autofn::sinh(x), size = std::fabs(s);
+  return size < T(INFINITY) ? std::fma(size > T(1) ? size : T(1), rest, s) : s;
+}

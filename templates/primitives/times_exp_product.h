@@ -17,10 +17,10 @@ inline float times_exp_product(float v, float a, float b) {
 }
 #endif
 
-template <bool kNear, typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
-  if constexpr (kNear) {
-    return v * exp_near(a * b, std::fma(a, b, -(a * b)));
-  } else {
+template <Way kWay, typename T> AUTOFN_FN T times_exp_product(T v, T a, T b) {
+  if constexpr (kWay == kFull) {
     return autofn::times_exp_product(v, a, b);
+  } else {
+    return autofn::times_exp<kWay>(v, a * b, std::fma(a, b, -(a * b)));
   }
 }

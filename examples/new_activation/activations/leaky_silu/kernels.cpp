@@ -25,7 +25,7 @@ void leaky_silu_forward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak_one);
+        out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak_one);
         odd += doubt(out[i]);
       }
       if (odd == T(0)) continue;
@@ -45,7 +45,7 @@ void leaky_silu_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak[i]);
+      out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak[i]);
       odd += doubt(out[i]);
     }
     if (odd == T(0)) continue;
@@ -75,7 +75,7 @@ void leaky_silu_forward_block_16_bits(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak_one);
+        out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak_one);
         odd += out[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -94,7 +94,7 @@ void leaky_silu_forward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = scalar::leaky_silu_forward<T, true>(x[i], leak[i]);
+      out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -125,13 +125,17 @@ void leaky_silu_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
-        odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+        scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak_one, grad_x[i],
+            grad_leak[i]);
+        odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        leaky_silu_backward(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        double again0, again1;
+        scalar::leaky_silu_backward<double>(grad[i], x[i], leak_one, again0, again1);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+        grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
       }
     }
     return;
@@ -144,13 +148,17 @@ void leaky_silu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
-      odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+      scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak[i], grad_x[i],
+          grad_leak[i]);
+      odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      double again0, again1;
+      scalar::leaky_silu_backward<double>(grad[i], x[i], leak[i], again0, again1);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
+      grad_leak[i] = doubt(grad_leak[i]) == T(0) ? grad_leak[i] : T(again1);
     }
   }
 }
@@ -175,7 +183,8 @@ void leaky_silu_backward_block_16_bits(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
+        scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak_one, grad_x[i],
+            grad_leak[i]);
         odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
       }
       if (odd == T(0)) continue;
@@ -194,7 +203,8 @@ void leaky_silu_backward_block_16_bits(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::leaky_silu_backward<T, true>(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
+      scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak[i], grad_x[i],
+          grad_leak[i]);
       odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -229,7 +239,7 @@ void leaky_silu_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        leaky_silu_double_backward<T, true>(grad[i], d_x[i], d_leak_one, x[i], leak_one,
+        leaky_silu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_leak_one, x[i], leak_one,
             grad_grad[i], grad_x[i], grad_leak[i]);
         odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_leak[i] * T(0);
       }
@@ -250,8 +260,8 @@ void leaky_silu_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      leaky_silu_double_backward<T, true>(grad[i], d_x[i], d_leak[i], x[i], leak[i], grad_grad[i],
-          grad_x[i], grad_leak[i]);
+      leaky_silu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_leak[i], x[i], leak[i],
+          grad_grad[i], grad_x[i], grad_leak[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_leak[i] * T(0);
     }
     if (odd == T(0)) continue;

@@ -24,6 +24,7 @@ template <typename S> struct leaky_silu_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* x;
   const T* leak;
@@ -54,7 +55,7 @@ template <typename S> struct leaky_silu_forward_op {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       if constexpr (sizeof(S) == 2) {
-        out_v.at[k] = scalar::leaky_silu_forward(widen(in.x.at[k]), widen(in.leak.at[k]));
+        out_v.at[k] = scalar::leaky_silu_forward<T, kWay>(widen(in.x.at[k]), widen(in.leak.at[k]));
       } else {
         out_v.at[k] = leaky_silu_forward(widen(in.x.at[k]), widen(in.leak.at[k]));
       }

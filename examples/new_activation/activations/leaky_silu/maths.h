@@ -14,6 +14,8 @@
 
 namespace autofn_leaky_silu {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> AUTOFN_FN T doubt(T v) {
@@ -21,12 +23,20 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   return tiny ? T(NAN) : v * T(0);
 }
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
@@ -39,54 +49,61 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 namespace scalar {
-template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T v0 = clamp(x, T(-4e+18), T(INFINITY));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   return v0 * (v0 < T(0) ? v1 + leak : v1 * leak + T(1)) / (v1 + T(1));
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first. 16-bit types do with scalar::leaky_silu_forward.
-template <typename T, bool kNear = false> AUTOFN_FN T leaky_silu_forward(T x, T leak) {
-  const T out = scalar::leaky_silu_forward<T, kNear>(x, leak);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T leaky_silu_forward(T x, T leak) {
+  const T out = scalar::leaky_silu_forward<T, autofn::kTried>(x, leak);
   if (doubt(out) == T(0)) return out;
   return T(scalar::leaky_silu_forward<double>(x, leak));
 }
 
 namespace scalar {
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
-  const T v0 = T(1) - leak;
-  const T v1 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(v0 * x, x), x);
-  grad_x = grad * (leak + (times_sigmoid<kNear>(v0, x) + v1));
-  grad_leak = times_sigmoid<kNear, true>(x * grad, x);
+  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(x)));
+  const T v1 = v0 + T(1);
+  const T v2 = clamp(x, T(-4e+18), T(4e+18));
+  const T v3 = v2 + leak - v2 * leak;
+  const T v4 = x < T(0) ? v0 * (-v1 - v3) - leak : v0 * (-v0 * leak - v3 - T(1)) - T(1);
+  grad_x = -grad * v4 / square(v1);
+  grad_leak = times_lower<kWay>(x * grad / v1, -x);
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// scalar::leaky_silu_backward.
-template <typename T, bool kNear = false>
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first. 16-bit types do with scalar::leaky_silu_backward.
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak) {
+  scalar::leaky_silu_backward<T, autofn::kTried>(grad, x, leak, grad_x, grad_leak);
+  if (doubt(grad_x) + doubt(grad_leak) == T(0)) return;
   double grad_x_, grad_leak_;
-  scalar::leaky_silu_backward<double, kNear>(grad, x, leak, grad_x_, grad_leak_);
-  grad_x = T(grad_x_);
-  grad_leak = T(grad_leak_);
+  scalar::leaky_silu_backward<double>(grad, x, leak, grad_x_, grad_leak_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_leak = doubt(grad_leak) == T(0) ? grad_leak : T(grad_leak_);
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_double_backward(
     T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {
   const T v0 = T(1) - leak;
-  const T v1 = T(1) - times_sigmoid<kNear>(x, x);
-  const T v2 = times_sigmoid<kNear>(times_sigmoid<kNear, true>(x * v0, x), x);
+  const T v1 = T(1) - times_sigmoid<kWay>(x, x);
+  const T v2 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x * v0, x), x);
   const T v3 = grad * d_x;
   const T v4 = v0 * v3 * (T(2) - x * autofn::tanh(T(0.5) * x));
-  const T v5 = along(d_x, d_x * (leak + (times_sigmoid<kNear>(v0, x) + v2)));
-  const T v6 = along(d_x, times_sigmoid<kNear>(times_sigmoid<kNear, true>(v4, x), x));
-  grad_grad = v5 + along(d_leak, times_sigmoid<kNear, true>(x * d_leak, x));
-  grad_x = v6 + along(d_leak, times_sigmoid<kNear, true>(v1 * (grad * d_leak), x));
-  grad_leak = along(d_x, times_sigmoid<kNear, true>(v1 * v3, x));
+  const T v5 = along(d_x, d_x * (leak + (times_sigmoid<kWay>(v0, x) + v2)));
+  const T v6 = along(d_x, times_sigmoid<kWay>(times_sigmoid<kWay, true>(v4, x), x));
+  grad_grad = v5 + along(d_leak, times_sigmoid<kWay, true>(x * d_leak, x));
+  grad_x = v6 + along(d_leak, times_sigmoid<kWay, true>(v1 * (grad * d_leak), x));
+  grad_leak = along(d_x, times_sigmoid<kWay, true>(v1 * v3, x));
 }
 
 }  // namespace autofn_leaky_silu

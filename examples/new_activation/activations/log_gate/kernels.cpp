@@ -23,7 +23,7 @@ void log_gate_forward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      out[i] = log_gate_forward<T, true>(x[i]);
+      out[i] = log_gate_forward<T, autofn::kTried>(x[i]);
       odd += out[i] * T(0);
     }
     if (odd == T(0)) continue;
@@ -51,13 +51,14 @@ void log_gate_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = log_gate_backward<T, true>(grad[i], x[i]);
-      odd += grad_x[i] * T(0);
+      grad_x[i] = scalar::log_gate_backward<T, autofn::kTried>(grad[i], x[i]);
+      odd += doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      grad_x[i] = log_gate_backward(grad[i], x[i]);
+      const double again0 = scalar::log_gate_backward<double>(grad[i], x[i]);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again0);
     }
   }
 }
@@ -81,7 +82,7 @@ void log_gate_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      log_gate_double_backward<T, true>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      log_gate_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
       odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;

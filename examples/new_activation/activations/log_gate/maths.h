@@ -38,20 +38,19 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <bool kNear, typename T, typename... R> AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kNear>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
+// NaN where v is not finite, or in single precision so small that its
+// parts may be subnormal; else 0.
+template <typename T> AUTOFN_FN T doubt(T v) {
+  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
+  return tiny ? T(NAN) : v * T(0);
 }
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <bool kNear, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kNear>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * (T(1) / (T(1) + e));
-  const T low = autofn::times_decay<kNear>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
 }
 
 // sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
@@ -65,29 +64,43 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T log_gate_forward(T x) {
-  const T v0 = autofn::value(autofn::decay<kNear>(std::fabs(x))) + T(1);
-  return times_lower<kNear>(autofn::asinh(x) / v0, x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_forward(T x) {
+  const T v0 = autofn::asinh(x) / (autofn::value(autofn::decay<kWay>(std::fabs(x))) + T(1));
+  return times_lower<kWay>(v0, x);
 }
 
-template <typename T, bool kNear = false> AUTOFN_FN T log_gate_backward(T grad, T x) {
+namespace scalar {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_backward(T grad, T x) {
   const T v0 = x + T(1.0605742931365967) + T(5.272094972549667e-08);
-  const T v1 = times_sigmoid<kNear, true>(autofn::asinh(x), x) + T(1) / root_sum(x, T(1));
-  const T v3 = times_sigmoid<kNear>(grad * v1, x);
-  const T v2 = polynomial<9>(v0, T(-0.00015157281829543008), T(0.00010373187551893537),
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(x)));
+  const T v2 = root_sum(x, T(1));
+  const T v3 = v1 + T(1);
+  const T v4 = v2 * autofn::asinh(x);
+  const T v5 = grad * (x < T(0) ? v3 + v4 : v1 * (v4 + T(1)) + T(1)) / (v2 * square(v3));
+  const T v6 = polynomial<9>(v0, T(-0.00015157281829543008), T(0.00010373187551893537),
       T(0.00018523662603862006), T(4.106116237060628e-05), T(-0.0002093154686877657),
       T(-0.000539166425738287), T(-0.0007245740575794156), T(-0.00035647145444552784),
       T(0.0008975703395392334), T(0.002842425323261588), T(0.004305045369789083),
       T(0.0030993081935379416), T(-0.0034765762785523473), T(-0.017673047458254678),
       T(-0.036324620440958015), T(-0.033008957014548534), T(0.054309199689734015),
       T(0.23091905845045663), T(0.26451531027318));
-  return std::fabs(v0) < T(0.25) ? v0 * grad * v2 : v3;
+  const T v7 = std::fabs(v0) < T(0.25) ? v0 * grad * v6 : times_lower<kWay>(v5, x);
+  return x >= T(INFINITY) ? T(0) : v7;
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_backward(T grad, T x) {
+  const T grad_x = scalar::log_gate_backward<T, autofn::kTried>(grad, x);
+  if (doubt(grad_x) == T(0)) return grad_x;
+  return T(scalar::log_gate_backward<double>(grad, x));
 }
 
-template <typename T, bool kNear = false>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = autofn::value(autofn::decay<kNear>(std::fabs(v0)));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = v1 + T(1);
   const T v3 = root_sum(v0, T(1));
   const T v4 = autofn::asinh(v0);
@@ -101,8 +114,8 @@ AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gra
   const T v11 = d_x * (c0 ? v2 + v5 : v1 * (v5 + T(1)) + T(1)) / (v3 * square(v2));
   const T v12 = v8 + (v0 + v1 * (v10 + v0 * v1)) - v9;
   const T v13 = d_x * grad * (c0 ? v12 : v0 + v1 * (v10 + v1 * (v0 - v9 - v7)));
-  grad_grad = times_lower<kNear>(v11, v0);
-  grad_x = times_lower<kNear>(-v13 / (v6 * powi<3>(v2)), v0);
+  grad_grad = times_lower<kWay>(v11, v0);
+  grad_x = times_lower<kWay>(-v13 / (v6 * powi<3>(v2)), v0);
 }
 
 }  // namespace autofn_log_gate

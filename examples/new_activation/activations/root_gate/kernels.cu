@@ -49,7 +49,11 @@ template <typename S> struct root_gate_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = root_gate_forward(widen(in.x.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::root_gate_forward(widen(in.x.at[k]));
+      } else {
+        out_v.at[k] = root_gate_forward(widen(in.x.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }

@@ -62,16 +62,25 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+namespace scalar {
 template <typename T> AUTOFN_FN T root_gate_forward(T x) {
   const T v0 = T(1) / x;
   const T v1 = square(v0);
-  const T v2 = x * mean_root(x, T(1)) / root_sum(x, T(1));
-  const T v4 = std::fabs(x) < T(8.673617379884035e-19) ? T(0.5) * x : v2;
-  const T v3 = polynomial<3>(v1, T(-0.11271629048157311), T(0.12304685394260775),
+  const T v2 = polynomial<3>(v1, T(-0.11271629048157311), T(0.12304685394260775),
       T(-0.1367187499973345), T(0.15624999999999986), T(-0.1875), T(0.25));
-  const T v5 = polynomial<4>(v1, T(-0.1229642980657902), T(0.1367187273226857),
+  const T v4 = x < T(-64) ? v0 * v2 : x * mean_root(x, T(1)) / root_sum(x, T(1));
+  const T v3 = polynomial<4>(v1, T(-0.1229642980657902), T(0.1367187273226857),
       T(-0.15624999999712944), T(0.18749999999999983), T(-0.25), T(1.0));
-  return x > T(64) ? x * v5 : x < T(-64) ? v0 * v3 : v4;
+  return x > T(64) ? x * v3 : v4;
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first. 16-bit types do with scalar::root_gate_forward.
+template <typename T> AUTOFN_FN T root_gate_forward(T x) {
+  const T out = scalar::root_gate_forward(x);
+  if (doubt(out) == T(0)) return out;
+  return T(scalar::root_gate_forward<double>(x));
 }
 
 namespace scalar {
