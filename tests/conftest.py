@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -15,6 +16,9 @@ for folder in (ROOT, ROOT / "tests"):
         sys.path.insert(0, str(folder))
 
 torch.set_num_threads(1)
+
+# A run in the background of a script ignores Ctrl-C, and so would the processes of its tests.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Packages run their PyTorch path, so that no test waits for a compiler, unless it asks for kernels.
 # AUTOFN_BACKEND=native in the environment runs the same tests on the compiled kernels.

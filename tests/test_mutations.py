@@ -98,7 +98,7 @@ MUTATIONS = [
              HOST, "gradcheck", "d out / d weight"),
     Mutation("sum past a tile's last column", prelu, "loops.cuh",
              "n < count ? values.at[n] : T(0)", "values.at[n]",
-             HOST, "gradcheck", "GradcheckError"),
+             HOST, "gradcheck", "GradcheckError", slow=True),
     Mutation("partial sums on top of each other", prelu, "launch.cuh",
              "      fold.count *= size;\n", "",
              HOST, "agreement with PyTorch", "heap-buffer-overflow", slow=True),
@@ -113,7 +113,7 @@ MUTATIONS = [
              CPU, "agreement with PyTorch", ""),
     Mutation("gradient of no input on the CPU", gate, "binding.cpp",
              "operand.strides[i] = kept ? strides[d - absent] : 0;", "operand.strides[i] = 0;",
-             CPU, "gradcheck", ""),
+             CPU, "gradcheck", "", slow=True),
     Mutation("kernel that does not compile", gate, "maths.h", "return ", "retrun ",
              HOST, "compiles", "retrun"),
     Mutation("Python that does not import", gate, "op.py", "import torch\n", "import torhc\n",
@@ -163,7 +163,10 @@ def test_mutation_turns_verification_red(mutation: Mutation) -> None:
         assert all(row.backend != TORCH for row in report.failures), rows(report)
 
 
-@pytest.mark.parametrize("plain", [prelu, gate], ids=lambda f: f.name)
+@pytest.mark.parametrize(
+    "plain",
+    [pytest.param(prelu, marks=pytest.mark.slow, id="prelu"), pytest.param(gate, id="gate")],
+)
 def test_unmutated_package_is_green(plain: Formula) -> None:
     seen = []
     report = verify_package(generate(plain.definition), plain.definition, on_row=seen.append)

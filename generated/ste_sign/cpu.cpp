@@ -246,7 +246,11 @@ class Reader {
   const T* at(const Range& block, int64_t columns) {
     const T* data = static_cast<const T*>(operand_.data);
     if (in_place_) {
-      if (dense_) return data + block.row * columns + block.column;
+      if (dense_) {
+        const T* here = data + block.row * columns + block.column;
+        prefetch(here + block.elements(), block.elements());
+        return here;
+      }
       if (block.rows == 1 && inner_ == 1) {
         return data + row_offset(call_, operand_, block.row) + block.column;
       }
