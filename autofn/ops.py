@@ -262,7 +262,7 @@ _TABLE = [
     Op(
         "expm1mx",
         "_expm1mx({0})",
-        "expm1mx({0})",
+        "expm1mx<kWay>({0})",
         36,
         3.0,
         _expm1mx_exact,
@@ -920,6 +920,18 @@ def quick_ulp(op: str, factor: Any) -> float:
     return QUICK[name] + 2.0 * float(min(size, 200))
 
 
+QUICK_DOUBLE = 2.0**-34
+"""The bound on the relative error of quick functions in double: see `in_double.h`."""
+
+ONE_QUICK_WAY = {"normcdf": False, "times_normcdf": False, "erf": False, "expm1mx": True}
+"""What has a quick way in single precision or in double, not in both: whether in double."""
+
+
+def quick_double(op: str) -> bool:
+    """Whether an operation has a quick way in double."""
+    return ONE_QUICK_WAY.get(op.removesuffix("_of_sum"), quick_ulp(op, 1) > 0)
+
+
 BY_CLASS: Mapping[type, Op] = {op.sympy: op for op in _TABLE if op.sympy is not None}
 
 STRUCTURAL: tuple[type, ...] = (
@@ -1169,11 +1181,12 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
   return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
 }""",
     "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
-template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
+// Times c.
+template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
   if constexpr (K > (sizeof(T) == 4 ? 9 : 15) + N) {
-    return T(1);
+    return c;
   } else {
-    return T(1) - z * (T(1) / T(2 * K * (2 * N + 2 * K + 1))) * bessel_series<N, K + 1>(z);
+    return std::fma(z, bessel_series<N, K + 1>(z, -c / T(2 * K * (2 * N + 2 * K + 1))), c);
   }
 }""",
     "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
@@ -1191,11 +1204,12 @@ template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x)
   return std::fabs(x) < T(N + 1) ? series : at;
 }""",
     "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
-template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x) {
+// Times c.
+template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x, T c = T(1)) {
   if constexpr (K == LAST) {
-    return T(1);
+    return c;
   } else {
-    return std::fma(x * (T(1) / T(K + 1)), phi_series<K + 1, LAST>(x), T(1));
+    return std::fma(x, phi_series<K + 1, LAST>(x, c / T(K + 1)), c);
   }
 }""",
     "phi": """// (exp(x) - its Taylor polynomial of degree N - 1) / x**N, N >= 1: a series near 0.
@@ -1211,10 +1225,13 @@ template <int N, typename T> AUTOFN_FN T phi(T x) {
   return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, kLast>(x) / factorial : found;
 }""",
     "expm1mx": """// exp(x) - 1 - x: a series near 0.
-template <typename T> AUTOFN_FN T expm1mx(T x) {
-  const T near = T(0.5) * x * (x * phi_series<2, sizeof(T) == 4 ? 11 : 18>(x));
-  const T far = autofn::expm1(x) - (x < T(1000) ? x : T(0));
-  return std::fabs(x) < T(1) ? near : far;
+template <autofn::Way kWay, typename T> AUTOFN_FN T expm1mx(T x) {
+  constexpr bool quick = kWay == autofn::kQuick && sizeof(T) == 8;
+  constexpr autofn::Way way = quick ? autofn::kQuick : autofn::kFull;
+  constexpr int last = sizeof(T) == 4 ? 11 : quick ? 12 : 18;
+  const T near = T(0.5) * x * (x * phi_series<2, last>(x));
+  const T far = autofn::expm1<way>(x) - (x < T(1000) ? x : T(0));
+  return std::fabs(x) < (quick ? T(0.5) : T(1)) ? near : far;
 }""",
     "log1pmx": """// log(1 + x) - x: near 0 by the series of artanh.
 template <typename T> AUTOFN_FN T log1pmx(T x) {

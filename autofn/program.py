@@ -27,12 +27,19 @@ CHANNEL = "channel"
 
 Axes = frozenset[str]
 
-Arithmetic = Literal["quick", "single", "rescued", "double"]
+Arithmetic = Literal["quick", "single", "rescued", "quick double", "double"]
 """How a kernel computes elements of float32 or 16-bit types: in single precision, on a GPU with
 functions of 16-bit types' digits; in single precision; in double where that gives no finite number;
-or all in double. Those of float64 are computed in double."""
+all in double, with functions of more digits than single precision has; or all in double. Those of
+float64 are computed in double."""
 
-OVERHEAD = {"quick": (1.0, 0.0), "single": (1.0, 0.0), "rescued": (1.0, 3.0), "double": (2.5, 2.0)}
+OVERHEAD = {
+    "quick": (1.0, 0.0),
+    "single": (1.0, 0.0),
+    "rescued": (1.0, 3.0),
+    "quick double": (2.0, 2.0),
+    "double": (2.5, 2.0),
+}
 """What an arithmetic makes of a cost in single precision: a factor, and a summand."""
 
 

@@ -5,7 +5,8 @@
 Needs g++ and an AVX-512 CPU. Every float32 as the argument, or 2 * 10^8 pairs: the largest error,
 against the same function in double, and checksums of all the values as AVX-512 and AVX2 code, of
 one in 16 as scalar code; a minute each. With --quick one pattern in 1009 and fewer pairs, and
-primitives.md is left alone. With names only their rows are replaced.
+primitives.md is left alone. With names only their rows are replaced; in_double stands for the quick
+functions in double.
 """
 
 import argparse
@@ -129,6 +130,7 @@ def measure(name, quick, folder):
     return [f"`{name}`", ulp, at, libm, same, times[3], times[4], times[0], times[1]], times
 
 
+QUICK = ["", "error", "at"]
 HEAD = ["", "max ULP", "at", "libmvec", "bits", "us", "libmvec", "us", "libmvec"]
 
 PAGE = """# The float32 primitives of CPU kernels
@@ -147,7 +149,28 @@ The texts in `templates/primitives`, built with `{flags}`.
   then from memory (a copy: {copy} us). The least of 50 runs.
 
 {table}
+
+## Quick functions in double
+
+`templates/primitives/in_double.h`, for what float32 computes in double: the largest relative error
+over every float32, against the C library's function in double.
+
+{quick}
 """
+
+
+def in_double(quick, folder):
+    """Rows of the quick functions in double."""
+    header, binary = folder / "in_double.h", folder / "in_double"
+    header.write_text(text("in_double"))
+    command = ["g++", *FLAGS, *BUILDS["AVX-512"], f"-I{TEXTS}", f'-DAUTOFN_TEXT="{header}"']
+    command += [str(HERE / "in_double.cpp"), "-o", str(binary), "-lmvec"]
+    subprocess.run(command, check=True)
+    words = output(binary, 1009 if quick else 1)
+    return [
+        [f"`quick_{name}`", f"2^{error}", str(float.fromhex(at))]
+        for name, error, at in zip(words[::3], words[1::3], words[2::3], strict=True)
+    ]
 
 
 def known():
@@ -158,11 +181,26 @@ def known():
     return {row[0].strip("`"): row for row in rows}
 
 
-def write(rows, times):
-    lines = [HEAD, ["---"] * len(HEAD), *(rows[n] for n in names() if n in rows)]
-    table = "\n".join("| " + " | ".join(line) + " |" for line in lines)
-    flags = " ".join(FLAGS)
-    page = PAGE.format(table=table, flags=flags, copy=times[2], copy_l1=times[5])
+def copying():
+    """The microseconds of a copy, from L1 and from memory, of primitives.md."""
+    page = HERE / "primitives.md"
+    found = re.findall(r"a copy: (\d+) us", page.read_text()) if page.exists() else []
+    return found or ["-", "-"]
+
+
+def table(head, rows):
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def write(rows, copies):
+    page = PAGE.format(
+        table=table(HEAD, [rows[name] for name in names() if name in rows]),
+        quick=table(QUICK, [row for name, row in rows.items() if name.startswith("quick_")]),
+        flags=" ".join(FLAGS),
+        copy_l1=copies[0],
+        copy=copies[1],
+    )
     (HERE / "primitives.md").write_text(page)
 
 
@@ -172,11 +210,17 @@ def main():
     parser.add_argument("names", nargs="*", metavar="NAME")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        for name in options.names or names():
+        for name in options.names or [*names(), "in_double"]:
+            if name == "in_double":
+                rows = in_double(options.quick, Path(folder))
+                print("\n".join("  ".join(row) for row in rows), flush=True)
+                if not options.quick:
+                    write({**known(), **{row[0].strip("`"): row for row in rows}}, copying())
+                continue
             row, times = measure(name, options.quick, Path(folder))
             print("  ".join(row), flush=True)
             if not options.quick:
-                write({**known(), name: row}, times)
+                write({**known(), name: row}, [times[5], times[2]])
 
 
 if __name__ == "__main__":

@@ -54,6 +54,19 @@ def bound(name):
     return float(said[1])
 
 
+def test_quick_functions_in_double(tmp_path):
+    """Each to 2^-36 at one float32 in 1009."""
+    command = ["g++", *FLAGS, "-march=native", f"-I{TEXTS}"]
+    command += [f'-DAUTOFN_TEXT="{TEXTS / "in_double.h"}"']
+    command += [str(TEXTS.parents[1] / "benchmarks" / "in_double.cpp"), "-o", str(tmp_path / "run")]
+    made = subprocess.run([*command, "-lmvec"], capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    done = subprocess.run([tmp_path / "run", "1009"], capture_output=True, text=True, check=True)
+    rows = [line.split() for line in done.stdout.splitlines()]
+    assert [row[0] for row in rows] == ["exp", "times_exp", "expm1", "log", "log1p"]
+    assert all(float(error) < -36 for _, error, _ in rows), done.stdout
+
+
 @pytest.fixture(scope="session")
 def values(tmp_path_factory):
     """Runs a primitive over arrays, vectorised, beside the C library's function in double."""

@@ -309,6 +309,8 @@ def test_what_overflows_or_is_subnormal_on_the_way_is_computed_again_in_double()
 def test_what_cancels_is_computed_in_double_unless_the_formula_allows_for_it() -> None:
     cancels = candidate("cancels", (exp(x) - 1) / (1 + x**2))
     name, error = decided("forward", cancels, at=(0.01, 0.3))
+    assert name == "cancels, quickly in double" and error is not None and error.ulp < 1
+    name, error = decided("forward", cancels, at=(1e-6, 0.3))
     assert name == "cancels, in double" and error is not None and error.ulp < 1
     name, error = decided("forward", cancels, at=(0.01, 0.3), allowed=1000.0)
     assert name == "cancels" and error is not None and error.ulp > 6

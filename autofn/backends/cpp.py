@@ -83,6 +83,7 @@ SHORT = "_16_bits"
 _WHY = {
     "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
     "or lose their digits first.",
+    "quick double": "In double, whatever T is: in single precision terms cancel or overflow.",
     "double": "In double, whatever T is: in single precision terms cancel or overflow.",
 }
 
@@ -159,7 +160,9 @@ def _signature(kernel: Kernel, program: Program) -> str:
 
 
 def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
-    call = f"{SCALAR}::{single}<double{', kWay' if has_ways(program) else ''}>"
+    quick = program.arithmetic == "quick double"
+    way = "autofn::in_double<T>(kWay)" if quick else "kWay"
+    call = f"{SCALAR}::{single}<double{f', {way}' if has_ways(program) else ''}>"
     args = [operand.cname for operand in kernel.inputs]
     if len(kernel.outputs) == 1:
         return wrapped(f"return T({call}(", args, "));", 2).splitlines()
@@ -216,6 +219,8 @@ def _is_tried(op: str) -> bool:
 
 def gives_nan(program: Program) -> bool:
     """Whether there is a first try, and a NaN that it gives is seen in an output."""
+    if program.arithmetic == "quick double":
+        return False
     tainted: set[int] = set()
     for number, node in enumerate(program.nodes):
         if _is_tried(node.op) or not tainted.isdisjoint(node.args):

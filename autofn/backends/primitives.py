@@ -10,7 +10,7 @@ import re
 
 from autofn.resources import templates
 
-_CALL = re.compile(r"\bautofn::(\w+)(?:<kWay>)?\(")
+_CALL = re.compile(r"\bautofn::(\w+)(?:<\w+>)?\(")
 _NEEDS = re.compile(r"^// needs: (.*)$", re.MULTILINE)
 
 
@@ -24,7 +24,8 @@ def used(text: str) -> tuple[str, ...]:
                 add(needed)
             found.append(name)
 
-    for name in sorted(set(_CALL.findall(text))):
+    # Overloads for double are to be seen where templates that call them are defined.
+    for name in sorted(set(_CALL.findall(text)), key=lambda name: (name != "in_double", name)):
         add(name)
     return tuple(found)
 

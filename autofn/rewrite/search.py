@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autofn.ops import quick_ulp
+from autofn.ops import quick_double, quick_ulp
 from autofn.program import Arithmetic, Program
 from autofn.rewrite.simulate import HOPELESS, SINGLE, Error, Format, Sample, error, is_within
 
@@ -28,6 +28,9 @@ lets functions be as wrong as they may be."""
 
 DOUBLED = 4
 """How many candidates are tried all in double."""
+
+TRIED_IN_DOUBLE = frozenset("sin cos sin_of_sum cos_of_sum sinc spherical_bessel".split())
+"""What is tried first in double, too, as if no argument were large."""
 
 SPARE = 0.01
 """Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
@@ -96,7 +99,10 @@ def choose(
         best = next(k for k in singles if k < len(candidates))
         alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
         cheapest = sorted(alike, key=tried.cost)[:DOUBLED]
-        tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
+        quick = [k for k in cheapest if _has_quick_double(tried.candidates[k].program)]
+        tried.until_within([tried.add(k, "quick double", "quickly in double") for k in quick])
+        if tried.misses(bar):
+            tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
     chosen = tried.ranked()[0]
     measured = tuple(
         Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
@@ -116,9 +122,12 @@ def for_16_bits(
     samples: of numbers of these types; not asked for where nothing is cheaper.
     parameters: those whose gradients are sums, of terms as exact as float32's.
     """
-    ladder: tuple[Arithmetic, ...] = ("quick", "single", "rescued", "double")
-    quick = pass_name in FIRST and any(quick_ulp(node.op, 1) for node in program.nodes)
-    cheaper = ladder[0 if quick else 1 : ladder.index(program.arithmetic)]
+    ladder: tuple[Arithmetic, ...] = ("quick", "single", "rescued", "quick double", "double")
+    cheaper = list(ladder[: ladder.index(program.arithmetic)])
+    if pass_name not in FIRST or not any(quick_ulp(node.op, 1) for node in program.nodes):
+        cheaper = [each for each in cheaper if each != "quick"]
+    if not _has_quick_double(program):
+        cheaper = [each for each in cheaper if each != "quick double"]
     kept = list(samples) if cheaper else []
     for arithmetic in cheaper:
         tried = replace(program, arithmetic=arithmetic)
@@ -137,6 +146,12 @@ def for_16_bits(
         ):
             return replace(program, arithmetic16=arithmetic)
     return replace(program, arithmetic16=program.arithmetic)
+
+
+def _has_quick_double(program: Program) -> bool:
+    """Whether functions have a quick way in double, and none a first try that is quicker yet."""
+    names = {node.op for node in program.nodes}
+    return any(map(quick_double, names)) and not names & TRIED_IN_DOUBLE
 
 
 def unsearched(pass_name: str, program: Program) -> Decision:

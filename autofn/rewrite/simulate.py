@@ -17,7 +17,7 @@ from mpmath import mp
 from mpmath.libmp import mpf_pos, round_nearest
 from sympy import Expr
 
-from autofn.ops import OPS, quick_ulp
+from autofn.ops import OPS, QUICK_DOUBLE, quick_double, quick_ulp
 from autofn.program import Node, Program
 
 EXACT = 400
@@ -143,7 +143,7 @@ def _bounded(value: Any, widest: int = WIDEST) -> Any:
 
 def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
     """Each output as a float32 machine might compute it; `seed` turns the errors of functions."""
-    if program.arithmetic == "double":
+    if program.arithmetic in ("quick double", "double"):
         return _in_double(program, point, seed)
     found = _in_format(program, point, seed, SINGLE)
     if program.arithmetic in ("quick", "single") or not any(map(_is_in_doubt, found)):
@@ -166,7 +166,7 @@ def _in_double(program: Program, point: Point, seed: int) -> list[Any]:
 
 def _in_format(program: Program, point: Point, seed: int, form: Format) -> list[Any]:
     found: list[Any] = []
-    quick = program.arithmetic == "quick"
+    quick = program.arithmetic in ("quick", "quick double")
     with mp.workprec(WORKING):
         for index, node in enumerate(program.nodes):
             if node.op == "input":
@@ -255,7 +255,9 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool
     inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > form.least
     if inexact and value != rounded(value, form):
         value += turn * (op.ulp - 0.5) * spacing(value, form)
-        if quick:
+        if quick and form is DOUBLE:
+            value += turn * QUICK_DOUBLE * value if quick_double(node.op) else 0
+        elif quick:
             value += turn * quick_ulp(node.op, factor) * mp.ldexp(1, mp.mag(value) - form.bits)
     return rounded(value, form)
 

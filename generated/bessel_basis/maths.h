@@ -24,11 +24,12 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
-template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z) {
+// Times c.
+template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
   if constexpr (K > (sizeof(T) == 4 ? 9 : 15) + N) {
-    return T(1);
+    return c;
   } else {
-    return T(1) - z * (T(1) / T(2 * K * (2 * N + 2 * K + 1))) * bessel_series<N, K + 1>(z);
+    return std::fma(z, bessel_series<N, K + 1>(z, -c / T(2 * K * (2 * N + 2 * K + 1))), c);
   }
 }
 

@@ -17,22 +17,9 @@ void focal_forward_block(
   const T gamma = T(numbers[1]);
   T* out = outputs[0];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = focal_forward<T, autofn::kTried>(input[i], target[i], alpha, gamma);
-      odd += out[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = focal_forward(input[i], target[i], alpha, gamma);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = focal_forward(input[i], target[i], alpha, gamma);
   }
 }
 
@@ -77,23 +64,9 @@ void focal_backward_block(
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      focal_backward<T, autofn::kTried>(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
-          grad_target[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i], grad_target[i]);
   }
 }
 

@@ -72,7 +72,7 @@ AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
 // scalar::focal_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  return T(scalar::focal_forward<double, kWay>(input, target, alpha, gamma));
+  return T(scalar::focal_forward<double, autofn::in_double<T>(kWay)>(input, target, alpha, gamma));
 }
 
 namespace scalar {
@@ -104,8 +104,8 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   double grad_input_, grad_target_;
-  scalar::focal_backward<double, kWay>(grad, input, target, alpha, gamma, grad_input_,
-      grad_target_);
+  scalar::focal_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, alpha, gamma,
+      grad_input_, grad_target_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
 }

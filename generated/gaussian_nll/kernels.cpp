@@ -17,22 +17,9 @@ void gaussian_nll_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = gaussian_nll_forward<T, autofn::kTried>(input[i], target[i], log_var[i]);
-      odd += out[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = gaussian_nll_forward(input[i], target[i], log_var[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = gaussian_nll_forward(input[i], target[i], log_var[i]);
   }
 }
 
@@ -79,24 +66,10 @@ void gaussian_nll_backward_block(
   T* grad_log_var = outputs[2];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      gaussian_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_var[i],
-          grad_input[i], grad_target[i], grad_log_var[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
-          grad_target[i], grad_log_var[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    gaussian_nll_backward(grad[i], input[i], target[i], log_var[i], grad_input[i],
+        grad_target[i], grad_log_var[i]);
   }
 }
 

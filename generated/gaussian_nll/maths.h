@@ -53,7 +53,8 @@ AUTOFN_FN T gaussian_nll_forward_16_bits(T input, T target, T log_var) {
 // gaussian_nll_forward_16_bits.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(scalar::gaussian_nll_forward<double, kWay>(input, target, log_var));
+  return T(scalar::gaussian_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
+      log_var));
 }
 
 namespace scalar {
@@ -92,8 +93,8 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   double grad_input_, grad_target_, grad_log_var_;
-  scalar::gaussian_nll_backward<double, kWay>(grad, input, target, log_var, grad_input_,
-      grad_target_, grad_log_var_);
+  scalar::gaussian_nll_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, log_var,
+      grad_input_, grad_target_, grad_log_var_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
   grad_log_var = T(grad_log_var_);

@@ -3,8 +3,9 @@
 // What every primitive needs: to be included at global scope, before the primitives' texts, which
 // go inside `namespace autofn { ... }`.
 //
-// The double overloads call the C library. Where that is glibc on x86-64 and the compiler GNU's,
-// a loop over them calls libmvec's vector variants (at most 4 ULP by its manual): link -lmvec.
+// The double overloads, but for exp, call the C library. Where that is glibc on x86-64 and the
+// compiler GNU's, a loop over them calls libmvec's vector variants (at most 4 ULP by its manual):
+// link -lmvec.
 #pragma once
 
 #include <cmath>
@@ -73,8 +74,9 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
-// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
-// GPU, what does for elements of 16-bit types, whatever the argument.
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or
+// quickly, whatever the argument: in double to 2^-34, for results in single precision; in single
+// precision, on a GPU, for elements of 16-bit types.
 enum Way { kFull, kTried, kQuick };
 
 #ifdef __CUDACC__

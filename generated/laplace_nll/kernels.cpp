@@ -17,22 +17,9 @@ void laplace_nll_forward_block(
   T* out = outputs[0];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = laplace_nll_forward<T, autofn::kTried>(input[i], target[i], log_scale[i]);
-      odd += out[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = laplace_nll_forward(input[i], target[i], log_scale[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = laplace_nll_forward(input[i], target[i], log_scale[i]);
   }
 }
 
@@ -78,24 +65,10 @@ void laplace_nll_backward_block(
   T* grad_log_scale = outputs[2];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      laplace_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_scale[i],
-          grad_input[i], grad_target[i], grad_log_scale[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
-          grad_target[i], grad_log_scale[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
+        grad_target[i], grad_log_scale[i]);
   }
 }
 

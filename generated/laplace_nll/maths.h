@@ -39,7 +39,8 @@ AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
 // scalar::laplace_nll_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return T(scalar::laplace_nll_forward<double, kWay>(input, target, log_scale));
+  return T(scalar::laplace_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
+      log_scale));
 }
 
 namespace scalar {
@@ -61,8 +62,8 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   double grad_input_, grad_target_, grad_log_scale_;
-  scalar::laplace_nll_backward<double, kWay>(grad, input, target, log_scale, grad_input_,
-      grad_target_, grad_log_scale_);
+  scalar::laplace_nll_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, log_scale,
+      grad_input_, grad_target_, grad_log_scale_);
   grad_input = T(grad_input_);
   grad_target = T(grad_target_);
   grad_log_scale = T(grad_log_scale_);

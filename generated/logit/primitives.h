@@ -3,8 +3,9 @@
 // What every primitive needs: to be included at global scope, before the primitives' texts, which
 // go inside `namespace autofn { ... }`.
 //
-// The double overloads call the C library. Where that is glibc on x86-64 and the compiler GNU's,
-// a loop over them calls libmvec's vector variants (at most 4 ULP by its manual): link -lmvec.
+// The double overloads, but for exp, call the C library. Where that is glibc on x86-64 and the
+// compiler GNU's, a loop over them calls libmvec's vector variants (at most 4 ULP by its manual):
+// link -lmvec.
 #pragma once
 
 #include <cmath>
@@ -73,8 +74,9 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
-// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
-// GPU, what does for elements of 16-bit types, whatever the argument.
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or
+// quickly, whatever the argument: in double to 2^-34, for results in single precision; in single
+// precision, on a GPU, for elements of 16-bit types.
 enum Way { kFull, kTried, kQuick };
 
 #ifdef __CUDACC__
@@ -207,12 +209,19 @@ AUTOFN_FN float log(float x) {
 
 AUTOFN_FN double log(double x) { return std::log(x); }
 
-// Or on a GPU for 16-bit types; what is subnormal there as its multiple by 2^24.
+#ifdef __CUDACC__
+// What is subnormal as its multiple by 2^24.
+AUTOFN_FN float quick_log(float x) {
+  const bool tiny = x < 0x1p-126f;
+  const float found = quick_log(tiny ? 0x1p+24f * x : x, x - 1.0f);
+  return tiny ? found - 0x1.0a2b24p+4f : found;
+}
+#endif
+
+// Or quickly.
 template <Way kWay, typename T> AUTOFN_FN T log(T x) {
-  if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const bool tiny = x < T(0x1p-126f);
-    const T found = quick_log(tiny ? T(0x1p+24f) * x : x, x - T(1));
-    return tiny ? found - T(0x1.0a2b24p+4f) : found;
+  if constexpr (kWay == kQuick) {
+    return quick_log(x);
   } else {
     return autofn::log(x);
   }

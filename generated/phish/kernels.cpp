@@ -130,22 +130,9 @@ void phish_double_backward_block(
   T* grad_x = outputs[1];
   (void)numbers;
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      phish_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      phish_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    phish_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
   }
 }
 

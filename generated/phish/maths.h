@@ -128,7 +128,8 @@ AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   double grad_grad_, grad_x_;
-  scalar::phish_double_backward<double, kWay>(grad, d_x, x, grad_grad_, grad_x_);
+  scalar::phish_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, x, grad_grad_,
+      grad_x_);
   grad_grad = T(grad_grad_);
   grad_x = T(grad_x_);
 }

@@ -3,8 +3,9 @@
 // What every primitive needs: to be included at global scope, before the primitives' texts, which
 // go inside `namespace autofn { ... }`.
 //
-// The double overloads call the C library. Where that is glibc on x86-64 and the compiler GNU's,
-// a loop over them calls libmvec's vector variants (at most 4 ULP by its manual): link -lmvec.
+// The double overloads, but for exp, call the C library. Where that is glibc on x86-64 and the
+// compiler GNU's, a loop over them calls libmvec's vector variants (at most 4 ULP by its manual):
+// link -lmvec.
 #pragma once
 
 #include <cmath>
@@ -73,8 +74,9 @@ AUTOFN_SIMD float tanhf(float) noexcept;
 
 namespace autofn {
 
-// How some compute: whatever the argument; as a first try, NaN where an argument is large; or, on a
-// GPU, what does for elements of 16-bit types, whatever the argument.
+// How some compute: whatever the argument; as a first try, NaN where an argument is large; or
+// quickly, whatever the argument: in double to 2^-34, for results in single precision; in single
+// precision, on a GPU, for elements of 16-bit types.
 enum Way { kFull, kTried, kQuick };
 
 #ifdef __CUDACC__
@@ -116,6 +118,102 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 }  // namespace autofn
 
 namespace autofn {
+
+// How what is computed in double is, whatever T is: quickly for a result in single precision.
+template <typename T> constexpr Way in_double(Way way) { return sizeof(T) == 4 ? kQuick : way; }
+
+// (exp(r) - 1) / r for |r| <= ln(2) / 2, to 2^-37.
+AUTOFN_FN double quick_exp_quotient(double r) {
+  double p = 0x1.a17e01eda22b6p-16;
+  p = std::fma(p, r, 0x1.a17e07de64148p-13);
+  p = std::fma(p, r, 0x1.6c162ff1280e7p-10);
+  p = std::fma(p, r, 0x1.1110a61547682p-7);
+  p = std::fma(p, r, 0x1.5555558294227p-5);
+  p = std::fma(p, r, 0x1.5555557e78dfbp-3);
+  p = std::fma(p, r, 0x1.fffffffff02f8p-2);
+  return std::fma(p, r, 0x1.fffffffff61d3p-1);
+}
+
+// 1.5 * 2^52 + 1023: the low bits of x / ln 2 + kQuickShift hold n + 1023.
+constexpr double kQuickShift = 0x1.80000000003ffp+52;
+
+// 2^n
+AUTOFN_FN double quick_power_of_two(double t) {
+  return from_bits(static_cast<std::int64_t>(static_cast<std::uint64_t>(bits(t)) << 52));
+}
+
+// As exp in single precision, with a polynomial of degree 8; nothing is subnormal.
+AUTOFN_FN double quick_exp(double x) {
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
+  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
+  double p = std::fma(quick_exp_quotient(r), r, 1.0) * quick_power_of_two(t);
+  p = x > 709.0 ? INFINITY : p;
+  return x < -708.0 ? 0.0 : p;
+}
+
+AUTOFN_FN double quick_expm1(double x) {
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
+  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
+  const double s = quick_power_of_two(t);
+  double p = std::fma(quick_exp_quotient(r) * r, s, s - 1.0);
+  p = x > 709.0 ? INFINITY : p;
+  p = x < -708.0 ? -1.0 : p;
+  return x == 0.0 ? x : p;
+}
+
+// v exp(x), the factor 2^n in two halves: they overflow, and vanish, where the product does.
+AUTOFN_FN double quick_times_exp(double v, double x) {
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
+  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
+  const std::uint64_t n = static_cast<std::uint64_t>(bits(t)) + 1023;  // + 2 * 1023
+  const std::int64_t a = static_cast<std::int64_t>(n << 51 & 0xfff0000000000000);
+  const std::int64_t b = static_cast<std::int64_t>(n << 52) - a;
+  double p = v * std::fma(quick_exp_quotient(r), r, 1.0) * from_bits(a) * from_bits(b);
+  p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
+  return x < -1416.0 ? 0.0 : p;
+}
+
+// Of u = 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2): the bits of 2^e.
+AUTOFN_FN std::int64_t above_root_half(double u) {
+  return (bits(u) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) & 0x7ff0000000000000;
+}
+
+// e, by way of the bits of 2^52 + e + 1023.
+AUTOFN_FN double exponent(std::int64_t i) {
+  const std::int64_t biased = static_cast<std::int64_t>(static_cast<std::uint64_t>(i) >> 52);
+  return from_bits(biased | 0x4330000000000000) - 0x1.00000000003ffp+52;
+}
+
+// log(1 + f) + e ln 2 to 2^-36, by the series of 2 atanh(f / (2 + f)).
+AUTOFN_FN double quick_log(double f, double e) {
+  const double s = f / (2.0 + f);
+  const double z = s * s;
+  double p = 0x1.e3baef040ab6ep-3;
+  p = std::fma(p, z, 0x1.243272264f92ep-2);
+  p = std::fma(p, z, 0x1.999a9ddebecdbp-2);
+  p = std::fma(p, z, 0x1.555554d9eda69p-1);
+  p = std::fma(p, z, 0x1.0000000004ad9p+1);
+  return std::fma(e, 0x1.62e42fefa39efp-1, s * p);
+}
+
+AUTOFN_FN double quick_log(double x) {
+  const bool tiny = x < 0x1p-1022;
+  const double y = tiny ? x * 0x1p+54 : x;
+  const std::int64_t i = above_root_half(y);
+  const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
+  double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
+  r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
+  return x < INFINITY ? r : x;
+}
+
+AUTOFN_FN double quick_log1p(double x) {
+  const double u = x + 1.0;
+  const std::int64_t i = above_root_half(u);
+  const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
+  double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
+  r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
+  return u < INFINITY ? r : x;
+}
 
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
@@ -204,7 +302,41 @@ AUTOFN_FN float exp(float x) {
 #endif
 }
 
-AUTOFN_FN double exp(double x) { return std::exp(x); }
+// In double the same with a polynomial of degree 12, without the rounding of r and of 1 + r: about
+// 0.66 ULP. 1.5 * 2^52 + 2046:
+constexpr double kDoubleShift = 0x1.80000000007fep+52;
+
+AUTOFN_FN double exp_of(double r, double l) {
+  double q = 0x1.1f8b4e34e2489p-29;
+  q = std::fma(q, r, 0x1.af4dea17e3fc2p-26);
+  q = std::fma(q, r, 0x1.27e4ccccc090bp-22);
+  q = std::fma(q, r, 0x1.71de023141a2ep-19);
+  q = std::fma(q, r, 0x1.a01a01acfb531p-16);
+  q = std::fma(q, r, 0x1.a01a01abe81ccp-13);
+  q = std::fma(q, r, 0x1.6c16c16c151fbp-10);
+  q = std::fma(q, r, 0x1.11111111100dbp-7);
+  q = std::fma(q, r, 0x1.5555555555558p-5);
+  q = std::fma(q, r, 0x1.5555555555557p-3);
+  q = std::fma(q, r, 0.5);
+  const double s = 1.0 + r;
+  return s + ((r - (s - 1.0)) + std::fma(q, r * r, l));
+}
+
+AUTOFN_FN double scaled(double p, double t) {
+  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
+  const std::uint64_t b = (u << 52) - a;
+  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+}
+
+// exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.
+AUTOFN_FN double exp_reduced(double x, double rest, double t) {
+  const double n = t - kDoubleShift;
+  const double h = std::fma(n, -0x1.62e42feep-1, x);
+  const double m = std::fma(n, -0x1.a39ef35793c76p-33, rest);
+  const double r = h + m;
+  return exp_of(r, (h - r) + m);
+}
 
 // exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
 // many roundings as x is large.
@@ -221,9 +353,11 @@ AUTOFN_FN float exp(float x, float rest) {
 #endif
 }
 
-AUTOFN_FN double exp(double x, double rest) {
-  const double e = std::exp(x);
-  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+AUTOFN_FN double exp(double x, double rest = -0.0) {
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kDoubleShift);
+  double p = scaled(exp_reduced(x, rest, t), t);
+  p = x > 710.0 ? INFINITY : p;
+  return x < -746.0 ? 0.0 : p;
 }
 
 // The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
@@ -244,14 +378,18 @@ template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
 #ifdef __CUDACC__
 // The root of exp(x), to 2^-22 and what x is rounded by: of its square subnormals round once.
 AUTOFN_FN float exp_root(float x) { return hardware_exp2(0x1.715476p-1f * x); }
+
+AUTOFN_FN float quick_exp(float x) {
+  const float root = exp_root(x);
+  return root * root;
+}
 #endif
 
 template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
   if constexpr (kWay == kTried) {
     return exp_near(x, rest...);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const T root = exp_root(x);
-    return root * root;
+  } else if constexpr (kWay == kQuick) {
+    return quick_exp(x);
   } else {
     return autofn::exp(x, rest...);
   }
@@ -271,11 +409,8 @@ AUTOFN_FN Decay<float> decay(float y, float rest = -0.0f) {
   return {std::fma(exp_quotient(r), r, 1.0f), t};
 }
 
-AUTOFN_FN Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
-
-AUTOFN_FN Decay<double> decay(double y, double rest) {
-  const double e = std::exp(-y);
-  return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
+AUTOFN_FN Decay<double> decay(double y, double rest = -0.0) {
+  return {autofn::exp(-y, rest), 0.0};
 }
 
 AUTOFN_FN float value(const Decay<float>& e) { return scaled(e.p, e.t); }
@@ -300,6 +435,8 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... re
     return NearDecay<T>{exp_near(-y, rest...)};
   } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
     return RootDecay<T>{exp_root(-y)};
+  } else if constexpr (kWay == kQuick) {
+    return Decay<T>{quick_exp(-y), T(0)};
   } else {
     return autofn::decay(y, rest...);
   }
@@ -435,10 +572,14 @@ AUTOFN_FN float log1p(float x) {
 
 AUTOFN_FN double log1p(double x) { return std::log1p(x); }
 
-// Or on a GPU for 16-bit types.
+#ifdef __CUDACC__
+AUTOFN_FN float quick_log1p(float x) { return quick_log(1.0f + x, x); }
+#endif
+
+// Or quickly.
 template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
-  if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    return quick_log(T(1) + x, x);
+  if constexpr (kWay == kQuick) {
+    return quick_log1p(x);
   } else {
     return autofn::log1p(x);
   }
@@ -449,7 +590,7 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
     T r = hardware_reciprocal(d);
     if constexpr (kWay != kQuick || sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
-    if constexpr (sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
+    if constexpr (kWay != kQuick && sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
     return r;
   } else {
     return T(1) / d;
@@ -473,21 +614,26 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 }
 
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
-  const double half = std::exp(0.5 * x);
-  const double product = v * half * half;
-  const bool rounds = (std::fabs(x) < 1500.0) & (std::fabs(product) < INFINITY);
-  const double found = rounds ? std::fma(product, rest, product) : product;
-  return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kDoubleShift);
+  double p = scaled(v * exp_reduced(x, rest, t), t);
+  p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
+  return x < -1416.0 ? 0.0 : p;
 }
 
-// Or a first try: NaN where x is large. Or for 16-bit types.
+#ifdef __CUDACC__
+AUTOFN_FN float quick_times_exp(float v, float x) {
+  const float root = exp_root(x);
+  const float found = v == 0.0f && root == INFINITY ? v : v * root * root;
+  return x < -200.0f ? 0.0f : found;
+}
+#endif
+
+// Or a first try: NaN where x is large. Or quickly.
 template <Way kWay, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
   if constexpr (kWay == kTried) {
     return v * exp_near(x, rest...);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const T root = exp_root(x);
-    const T found = v == T(0) && root == T(INFINITY) ? v : v * root * root;
-    return x < T(-200) ? T(0) : found;
+  } else if constexpr (kWay == kQuick) {
+    return quick_times_exp(v, x);
   } else {
     return autofn::times_exp(v, x, rest...);
   }

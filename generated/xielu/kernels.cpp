@@ -20,41 +20,15 @@ void xielu_forward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_p_one = alpha_p[0];
     const T alpha_n_one = alpha_n[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        out[i] = xielu_forward<T, autofn::kTried>(x[i], alpha_p_one, alpha_n_one, beta, eps);
-        odd += out[i] * T(0);
-      }
-      if (odd == T(0)) continue;
   #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        out[i] = xielu_forward(x[i], alpha_p_one, alpha_n_one, beta, eps);
-      }
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = xielu_forward(x[i], alpha_p_one, alpha_n_one, beta, eps);
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = xielu_forward<T, autofn::kTried>(x[i], alpha_p[i], alpha_n[i], beta, eps);
-      odd += out[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      out[i] = xielu_forward(x[i], alpha_p[i], alpha_n[i], beta, eps);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = xielu_forward(x[i], alpha_p[i], alpha_n[i], beta, eps);
   }
 }
 
@@ -126,45 +100,17 @@ void xielu_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_p_one = alpha_p[0];
     const T alpha_n_one = alpha_n[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps,
-            grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-        odd += grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] * T(0);
-      }
-      if (odd == T(0)) continue;
   #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        xielu_backward(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, grad_x[i],
-            grad_alpha_p[i], grad_alpha_n[i]);
-      }
+    for (std::int64_t i = 0; i < n; ++i) {
+      xielu_backward(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, grad_x[i],
+          grad_alpha_p[i], grad_alpha_n[i]);
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps,
-          grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-      odd += grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      xielu_backward(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i], grad_alpha_p[i],
-          grad_alpha_n[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    xielu_backward(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i], grad_alpha_p[i],
+        grad_alpha_n[i]);
   }
 }
 
@@ -256,49 +202,17 @@ void xielu_double_backward_block(
     const T d_alpha_n_one = d_alpha_n[0];
     const T alpha_p_one = alpha_p[0];
     const T alpha_n_one = alpha_n[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        xielu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one,
-            x[i], alpha_p_one, alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i],
-            grad_alpha_n[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] *
-            T(0);
-      }
-      if (odd == T(0)) continue;
   #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        xielu_double_backward(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one, x[i], alpha_p_one,
-            alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-      }
+    for (std::int64_t i = 0; i < n; ++i) {
+      xielu_double_backward(grad[i], d_x[i], d_alpha_p_one, d_alpha_n_one, x[i], alpha_p_one,
+          alpha_n_one, beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
     }
     return;
   }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      xielu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i],
-          alpha_p[i], alpha_n[i], beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i],
-          grad_alpha_n[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha_p[i] * T(0) + grad_alpha_n[i] *
-          T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      xielu_double_backward(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i], alpha_p[i],
-          alpha_n[i], beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    xielu_double_backward(grad[i], d_x[i], d_alpha_p[i], d_alpha_n[i], x[i], alpha_p[i],
+        alpha_n[i], beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
   }
 }
 

@@ -46,19 +46,23 @@ template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x,
 }
 
 // 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
-template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x) {
+// Times c.
+template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x, T c = T(1)) {
   if constexpr (K == LAST) {
-    return T(1);
+    return c;
   } else {
-    return std::fma(x * (T(1) / T(K + 1)), phi_series<K + 1, LAST>(x), T(1));
+    return std::fma(x, phi_series<K + 1, LAST>(x, c / T(K + 1)), c);
   }
 }
 
 // exp(x) - 1 - x: a series near 0.
-template <typename T> AUTOFN_FN T expm1mx(T x) {
-  const T near = T(0.5) * x * (x * phi_series<2, sizeof(T) == 4 ? 11 : 18>(x));
-  const T far = autofn::expm1(x) - (x < T(1000) ? x : T(0));
-  return std::fabs(x) < T(1) ? near : far;
+template <autofn::Way kWay, typename T> AUTOFN_FN T expm1mx(T x) {
+  constexpr bool quick = kWay == autofn::kQuick && sizeof(T) == 8;
+  constexpr autofn::Way way = quick ? autofn::kQuick : autofn::kFull;
+  constexpr int last = sizeof(T) == 4 ? 11 : quick ? 12 : 18;
+  const T near = T(0.5) * x * (x * phi_series<2, last>(x));
+  const T far = autofn::expm1<way>(x) - (x < T(1000) ? x : T(0));
+  return std::fabs(x) < (quick ? T(0.5) : T(1)) ? near : far;
 }
 
 // The greater; NaN if either is NaN, which fmax drops.
@@ -83,7 +87,8 @@ AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
 // scalar::xielu_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  return T(scalar::xielu_forward<double, kWay>(x, alpha_p, alpha_n, beta, eps));
+  return T(scalar::xielu_forward<double, autofn::in_double<T>(kWay)>(x, alpha_p, alpha_n, beta,
+      eps));
 }
 
 namespace scalar {
@@ -95,10 +100,10 @@ AUTOFN_FN void xielu_backward(
   const T v0 = x >= eps ? eps : x;
   const T v1 = autofn::times_exp<kWay>(eps > x ? T(1) : T(0), v0);
   const T v2 = c0 ? beta + T(2) * x * softplus<kWay>(alpha_p) : sp0 * v1 + v1 * beta - sp0;
-  const T v3 = times_sigmoid<kWay>(grad * (expm1mx(v0) - maximum(x - eps, T(0))), alpha_n);
+  const T v3 = grad * (expm1mx<kWay>(v0) - maximum(x - eps, T(0)));
   grad_x = grad * v2;
   grad_alpha_p = c0 ? times_sigmoid<kWay>(grad * square(x), alpha_p) : T(0);
-  grad_alpha_n = c0 ? T(0) : v3;
+  grad_alpha_n = c0 ? T(0) : times_sigmoid<kWay>(v3, alpha_n);
 }
 }  // namespace scalar
 
@@ -124,8 +129,8 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   double grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_backward<double, kWay>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
-      grad_alpha_n_);
+  scalar::xielu_backward<double, autofn::in_double<T>(kWay)>(grad, x, alpha_p, alpha_n, beta, eps,
+      grad_x_, grad_alpha_p_, grad_alpha_n_);
   grad_x = T(grad_x_);
   grad_alpha_p = T(grad_alpha_p_);
   grad_alpha_n = T(grad_alpha_n_);
@@ -143,7 +148,7 @@ AUTOFN_FN void xielu_double_backward(
   const T v2 = x >= eps ? eps : x;
   const T v3 = autofn::times_exp<kWay>(v1, v2);
   const T v4 = x - eps;
-  const T v5 = expm1mx(v2) - maximum(v4, T(0));
+  const T v5 = expm1mx<kWay>(v2) - maximum(v4, T(0));
   const T v6 = d_x * grad;
   const T v7 = c0 ? times_sigmoid<kWay>(T(2) * x, alpha_p) : T(0);
   const T v8 = grad * d_alpha_p;
@@ -171,8 +176,8 @@ AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
     T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   double grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_double_backward<double, kWay>(grad, d_x, d_alpha_p, d_alpha_n, x, alpha_p, alpha_n,
-      beta, eps, grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_);
+  scalar::xielu_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, d_alpha_p, d_alpha_n,
+      x, alpha_p, alpha_n, beta, eps, grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_);
   grad_grad = T(grad_grad_);
   grad_x = T(grad_x_);
   grad_alpha_p = T(grad_alpha_p_);

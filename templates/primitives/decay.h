@@ -13,11 +13,8 @@ AUTOFN_FN Decay<float> decay(float y, float rest = -0.0f) {
   return {std::fma(exp_quotient(r), r, 1.0f), t};
 }
 
-AUTOFN_FN Decay<double> decay(double y) { return {std::exp(-y), 0.0}; }
-
-AUTOFN_FN Decay<double> decay(double y, double rest) {
-  const double e = std::exp(-y);
-  return {y < 1000.0 ? std::fma(e, rest, e) : e, 0.0};
+AUTOFN_FN Decay<double> decay(double y, double rest = -0.0) {
+  return {autofn::exp(-y, rest), 0.0};
 }
 
 AUTOFN_FN float value(const Decay<float>& e) { return scaled(e.p, e.t); }
@@ -42,6 +39,8 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... re
     return NearDecay<T>{exp_near(-y, rest...)};
   } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
     return RootDecay<T>{exp_root(-y)};
+  } else if constexpr (kWay == kQuick) {
+    return Decay<T>{quick_exp(-y), T(0)};
   } else {
     return autofn::decay(y, rest...);
   }

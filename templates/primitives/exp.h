@@ -42,7 +42,41 @@ AUTOFN_FN float exp(float x) {
 #endif
 }
 
-AUTOFN_FN double exp(double x) { return std::exp(x); }
+// In double the same with a polynomial of degree 12, without the rounding of r and of 1 + r: about
+// 0.66 ULP. 1.5 * 2^52 + 2046:
+constexpr double kDoubleShift = 0x1.80000000007fep+52;
+
+AUTOFN_FN double exp_of(double r, double l) {
+  double q = 0x1.1f8b4e34e2489p-29;
+  q = std::fma(q, r, 0x1.af4dea17e3fc2p-26);
+  q = std::fma(q, r, 0x1.27e4ccccc090bp-22);
+  q = std::fma(q, r, 0x1.71de023141a2ep-19);
+  q = std::fma(q, r, 0x1.a01a01acfb531p-16);
+  q = std::fma(q, r, 0x1.a01a01abe81ccp-13);
+  q = std::fma(q, r, 0x1.6c16c16c151fbp-10);
+  q = std::fma(q, r, 0x1.11111111100dbp-7);
+  q = std::fma(q, r, 0x1.5555555555558p-5);
+  q = std::fma(q, r, 0x1.5555555555557p-3);
+  q = std::fma(q, r, 0.5);
+  const double s = 1.0 + r;
+  return s + ((r - (s - 1.0)) + std::fma(q, r * r, l));
+}
+
+AUTOFN_FN double scaled(double p, double t) {
+  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
+  const std::uint64_t b = (u << 52) - a;
+  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+}
+
+// exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.
+AUTOFN_FN double exp_reduced(double x, double rest, double t) {
+  const double n = t - kDoubleShift;
+  const double h = std::fma(n, -0x1.62e42feep-1, x);
+  const double m = std::fma(n, -0x1.a39ef35793c76p-33, rest);
+  const double r = h + m;
+  return exp_of(r, (h - r) + m);
+}
 
 // exp(x + rest) for a rest that is small beside x: what x lost in rounding, which would cost as
 // many roundings as x is large.
@@ -59,9 +93,11 @@ AUTOFN_FN float exp(float x, float rest) {
 #endif
 }
 
-AUTOFN_FN double exp(double x, double rest) {
-  const double e = std::exp(x);
-  return std::fabs(x) < 1000.0 ? std::fma(e, rest, e) : e;
+AUTOFN_FN double exp(double x, double rest = -0.0) {
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kDoubleShift);
+  double p = scaled(exp_reduced(x, rest, t), t);
+  p = x > 710.0 ? INFINITY : p;
+  return x < -746.0 ? 0.0 : p;
 }
 
 // The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
@@ -82,14 +118,18 @@ template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
 #ifdef __CUDACC__
 // The root of exp(x), to 2^-22 and what x is rounded by: of its square subnormals round once.
 AUTOFN_FN float exp_root(float x) { return hardware_exp2(0x1.715476p-1f * x); }
+
+AUTOFN_FN float quick_exp(float x) {
+  const float root = exp_root(x);
+  return root * root;
+}
 #endif
 
 template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
   if constexpr (kWay == kTried) {
     return exp_near(x, rest...);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const T root = exp_root(x);
-    return root * root;
+  } else if constexpr (kWay == kQuick) {
+    return quick_exp(x);
   } else {
     return autofn::exp(x, rest...);
   }

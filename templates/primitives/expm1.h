@@ -29,17 +29,24 @@ AUTOFN_FN float expm1(float x) {
 
 AUTOFN_FN double expm1(double x) { return std::expm1(x); }
 
-// Or on a GPU to 2^-19, for 16-bit types: a polynomial of degree 6, and exp(x) - 1.
+#ifdef __CUDACC__
+// To 2^-19, for 16-bit types: a polynomial of degree 6, and exp(x) - 1.
+AUTOFN_FN float quick_expm1(float x) {
+  float p = 0x1.6f5a3ep-10f;
+  p = std::fma(p, x, 0x1.1383bep-7f);
+  p = std::fma(p, x, 0x1.555174p-5f);
+  p = std::fma(p, x, 0x1.5551a8p-3f);
+  p = std::fma(p, x, 0x1.000002p-1f);
+  p = std::fma(p, x, 1.0f);
+  const float root = exp_root(x);
+  return std::fabs(x) < 0.5f ? p * x : std::fma(root, root, -1.0f);
+}
+#endif
+
+// Or quickly.
 template <Way kWay, typename T> AUTOFN_FN T expm1(T x) {
-  if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    T p = 0x1.6f5a3ep-10f;
-    p = std::fma(p, x, 0x1.1383bep-7f);
-    p = std::fma(p, x, 0x1.555174p-5f);
-    p = std::fma(p, x, 0x1.5551a8p-3f);
-    p = std::fma(p, x, 0x1.000002p-1f);
-    p = std::fma(p, x, 1.0f);
-    const T root = exp_root(x);
-    return std::fabs(x) < 0.5f ? p * x : std::fma(root, root, -1.0f);
+  if constexpr (kWay == kQuick) {
+    return quick_expm1(x);
   } else {
     return autofn::expm1(x);
   }

@@ -31,12 +31,19 @@ AUTOFN_FN float log(float x) {
 
 AUTOFN_FN double log(double x) { return std::log(x); }
 
-// Or on a GPU for 16-bit types; what is subnormal there as its multiple by 2^24.
+#ifdef __CUDACC__
+// What is subnormal as its multiple by 2^24.
+AUTOFN_FN float quick_log(float x) {
+  const bool tiny = x < 0x1p-126f;
+  const float found = quick_log(tiny ? 0x1p+24f * x : x, x - 1.0f);
+  return tiny ? found - 0x1.0a2b24p+4f : found;
+}
+#endif
+
+// Or quickly.
 template <Way kWay, typename T> AUTOFN_FN T log(T x) {
-  if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const bool tiny = x < T(0x1p-126f);
-    const T found = quick_log(tiny ? T(0x1p+24f) * x : x, x - T(1));
-    return tiny ? found - T(0x1.0a2b24p+4f) : found;
+  if constexpr (kWay == kQuick) {
+    return quick_log(x);
   } else {
     return autofn::log(x);
   }

@@ -34,10 +34,14 @@ AUTOFN_FN float log1p(float x) {
 
 AUTOFN_FN double log1p(double x) { return std::log1p(x); }
 
-// Or on a GPU for 16-bit types.
+#ifdef __CUDACC__
+AUTOFN_FN float quick_log1p(float x) { return quick_log(1.0f + x, x); }
+#endif
+
+// Or quickly.
 template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
-  if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    return quick_log(T(1) + x, x);
+  if constexpr (kWay == kQuick) {
+    return quick_log1p(x);
   } else {
     return autofn::log1p(x);
   }

@@ -16,21 +16,26 @@ AUTOFN_FN float times_exp(float v, float x, float rest = -0.0f) {
 }
 
 AUTOFN_FN double times_exp(double v, double x, double rest = -0.0) {
-  const double half = std::exp(0.5 * x);
-  const double product = v * half * half;
-  const bool rounds = (std::fabs(x) < 1500.0) & (std::fabs(product) < INFINITY);
-  const double found = rounds ? std::fma(product, rest, product) : product;
-  return x < -1500.0 ? 0.0 : (v == 0.0) & (half == INFINITY) ? v : found;
+  const double t = std::fma(x, 0x1.71547652b82fep+0, kDoubleShift);
+  double p = scaled(v * exp_reduced(x, rest, t), t);
+  p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
+  return x < -1416.0 ? 0.0 : p;
 }
 
-// Or a first try: NaN where x is large. Or for 16-bit types.
+#ifdef __CUDACC__
+AUTOFN_FN float quick_times_exp(float v, float x) {
+  const float root = exp_root(x);
+  const float found = v == 0.0f && root == INFINITY ? v : v * root * root;
+  return x < -200.0f ? 0.0f : found;
+}
+#endif
+
+// Or a first try: NaN where x is large. Or quickly.
 template <Way kWay, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R... rest) {
   if constexpr (kWay == kTried) {
     return v * exp_near(x, rest...);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
-    const T root = exp_root(x);
-    const T found = v == T(0) && root == T(INFINITY) ? v : v * root * root;
-    return x < T(-200) ? T(0) : found;
+  } else if constexpr (kWay == kQuick) {
+    return quick_times_exp(v, x);
   } else {
     return autofn::times_exp(v, x, rest...);
   }
