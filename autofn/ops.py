@@ -923,13 +923,20 @@ def quick_ulp(op: str, factor: Any) -> float:
 QUICK_DOUBLE = 2.0**-34
 """The bound on the relative error of quick functions in double: see `in_double.h`."""
 
-ONE_QUICK_WAY = {"normcdf": False, "times_normcdf": False, "erf": False, "expm1mx": True}
+WAVES = frozenset("sin cos sin_of_sum cos_of_sum sinc spherical_bessel".split())
+"""What is NaN in double, too, where it is tried as if no argument were large, or done quickly."""
+
+ONE_QUICK_WAY: Mapping[str, bool] = {
+    **dict.fromkeys(("normcdf", "times_normcdf", "erf"), False),
+    **dict.fromkeys(("expm1mx", *WAVES), True),
+}
 """What has a quick way in single precision or in double, not in both: whether in double."""
 
 
 def quick_double(op: str) -> bool:
     """Whether an operation has a quick way in double."""
-    return ONE_QUICK_WAY.get(op.removesuffix("_of_sum"), quick_ulp(op, 1) > 0)
+    name = op.removesuffix("_of_sum")
+    return ONE_QUICK_WAY.get(name, quick_ulp(name, 1) > 0)
 
 
 BY_CLASS: Mapping[type, Op] = {op.sympy: op for op in _TABLE if op.sympy is not None}

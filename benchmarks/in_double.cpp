@@ -58,6 +58,10 @@ int main(int, char** argv) {
   check("expm1", step, [](double x) { return quick_expm1(x); },
         [](double x) { return std::expm1(x); });
   check("log", step, [](double x) { return quick_log(x); }, [](double x) { return std::log(x); });
+  check("sin", step, [](double x) { return quick_sin(x); },
+        [](double x) { return std::fabs(x) <= 0x1p+17 ? std::sin(x) : NAN; });
+  check("cos", step, [](double x) { return quick_cos(x); },
+        [](double x) { return std::fabs(x) <= 0x1p+17 ? std::cos(x) : NAN; });
   check("log1p", step, [](double x) { return quick_log1p(x); },
         [](double x) { return std::log1p(x); });
 }

@@ -16,7 +16,7 @@ import sympy
 from sympy import S, oo
 
 from autofn.backends.text import ATOM, Dialect, Text, render
-from autofn.ops import CPP_HELPERS, OPS
+from autofn.ops import CPP_HELPERS, OPS, WAVES
 from autofn.plan import Kernel
 from autofn.program import Node, Program
 
@@ -160,9 +160,11 @@ def _signature(kernel: Kernel, program: Program) -> str:
 
 
 def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
-    quick = program.arithmetic == "quick double"
-    way = "autofn::in_double<T>(kWay)" if quick else "kWay"
-    call = f"{SCALAR}::{single}<double{f', {way}' if has_ways(program) else ''}>"
+    way = ", kWay" if has_ways(program) else ""
+    if program.arithmetic == "quick double":
+        may_be_nan = any(node.op in WAVES for node in program.nodes)
+        way = f", autofn::in_double<T{', true' if may_be_nan else ''}>(kWay)"
+    call = f"{SCALAR}::{single}<double{way}>"
     args = [operand.cname for operand in kernel.inputs]
     if len(kernel.outputs) == 1:
         return wrapped(f"return T({call}(", args, "));", 2).splitlines()
@@ -219,11 +221,11 @@ def _is_tried(op: str) -> bool:
 
 def gives_nan(program: Program) -> bool:
     """Whether there is a first try, and a NaN that it gives is seen in an output."""
-    if program.arithmetic == "quick double":
-        return False
+    quick = program.arithmetic == "quick double"
     tainted: set[int] = set()
     for number, node in enumerate(program.nodes):
-        if _is_tried(node.op) or not tainted.isdisjoint(node.args):
+        tried = node.op in WAVES if quick else _is_tried(node.op)
+        if tried or not tainted.isdisjoint(node.args):
             tainted.add(number)
             if node.op in OPS and (OPS[node.op].boolean or node.op in ("pow", "clamp")):
                 return False

@@ -10,7 +10,7 @@ import re
 
 from autofn.resources import templates
 
-_CALL = re.compile(r"\bautofn::(\w+)(?:<\w+>)?\(")
+_CALL = re.compile(r"\bautofn::(\w+)(?:<[\w, ]+>)?\(")
 _NEEDS = re.compile(r"^// needs: (.*)$", re.MULTILINE)
 
 

@@ -29,9 +29,6 @@ lets functions be as wrong as they may be."""
 DOUBLED = 4
 """How many candidates are tried all in double."""
 
-TRIED_IN_DOUBLE = frozenset("sin cos sin_of_sum cos_of_sum sinc spherical_bessel".split())
-"""What is tried first in double, too, as if no argument were large."""
-
 SPARE = 0.01
 """Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
 
@@ -149,9 +146,8 @@ def for_16_bits(
 
 
 def _has_quick_double(program: Program) -> bool:
-    """Whether functions have a quick way in double, and none a first try that is quicker yet."""
-    names = {node.op for node in program.nodes}
-    return any(map(quick_double, names)) and not names & TRIED_IN_DOUBLE
+    """Whether functions have a quick way in double."""
+    return any(quick_double(node.op) for node in program.nodes)
 
 
 def unsearched(pass_name: str, program: Program) -> Decision:

@@ -72,7 +72,8 @@ AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& g
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   double grad_x_, grad_n_;
-  scalar::bessel_basis_backward<double, kWay>(grad, x, n, cutoff, grad_x_, grad_n_);
+  scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
+      grad_x_, grad_n_);
   grad_x = T(grad_x_);
   grad_n = T(grad_n_);
 }

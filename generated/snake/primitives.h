@@ -229,10 +229,13 @@ AUTOFN_FN double cos(double x, double rest) {
   return std::cos(x) * std::cos(rest) - std::sin(x) * std::sin(rest);
 }
 
-// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
+// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17. In double quickly,
+// NaN there too.
 template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_cos(x);
   } else {
     return autofn::cos(x);
   }
@@ -241,6 +244,8 @@ template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
 template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_cos(x, rest);
   } else {
     return autofn::cos(x, rest);
   }
@@ -312,10 +317,13 @@ AUTOFN_FN double sin(double x, double rest) {
   return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
 }
 
-// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
+// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17. In double quickly,
+// NaN there too.
 template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_sin(x);
   } else {
     return autofn::sin(x);
   }
@@ -324,6 +332,8 @@ template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
 template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_sin(x, rest);
   } else {
     return autofn::sin(x, rest);
   }

@@ -68,6 +68,19 @@ AUTOFN_FN void snake_beta_backward(
 
 // In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void snake_beta_backward_16_bits(
+    T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
+  double grad_x_, grad_alpha_, grad_beta_;
+  scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
+      grad_x_, grad_alpha_, grad_beta_);
+  grad_x = T(grad_x_);
+  grad_alpha = T(grad_alpha_);
+  grad_beta = T(grad_beta_);
+}
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// snake_beta_backward_16_bits.
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
   double grad_x_, grad_alpha_, grad_beta_;

@@ -151,8 +151,8 @@ void prefetch(const S* next, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(S))) __builtin_prefetch(next + i);
 }
 
-// Whether that pays for inputs that are computed with where they lie. On Intel's processors it is an
-// eighth of the time of a function of three exponentials; on AMD's it costs as much.
+// Whether that pays for inputs that are computed with where they lie. On Intel's processors it is
+// an eighth of the time of a function of three exponentials; on AMD's it costs as much.
 #if defined(__x86_64__) && defined(__GNUC__)
 const bool kFetchesAhead = (__builtin_cpu_init(), __builtin_cpu_is("intel"));
 #else

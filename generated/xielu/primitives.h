@@ -119,8 +119,11 @@ AUTOFN_FN double from_bits(std::int64_t i) {
 
 namespace autofn {
 
-// How what is computed in double is, whatever T is: quickly for a result in single precision.
-template <typename T> constexpr Way in_double(Way way) { return sizeof(T) == 4 ? kQuick : way; }
+// How what is computed in double is, whatever T is: quickly for a result in single precision; where
+// that may be NaN, as a first try only.
+template <typename T, bool kMayBeNan = false> constexpr Way in_double(Way way) {
+  return sizeof(T) == 4 && (!kMayBeNan || way == kTried) ? kQuick : way;
+}
 
 // (exp(r) - 1) / r for |r| <= ln(2) / 2, to 2^-37.
 AUTOFN_FN double quick_exp_quotient(double r) {
@@ -214,6 +217,34 @@ AUTOFN_FN double quick_log1p(double x) {
   r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
   return u < INFINITY ? r : x;
 }
+
+// sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),
+// and a polynomial for sin(r), to 2^-37, or cos(r).
+AUTOFN_FN double quick_sine(double x, double rest, std::int64_t quarters) {
+  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
+  const double n = t - 0x1.8p+52;
+  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
+  const double r = std::fma(n, -0x1.1a62633145c07p-54, h) + rest;
+  const double z = r * r;
+  double s = 0x1.6cd838c22d0acp-19;
+  s = std::fma(s, z, -0x1.a00f9d232ff0bp-13);
+  s = std::fma(s, z, 0x1.11110895aa237p-7);
+  s = std::fma(s, z, -0x1.5555554cb90dep-3);
+  s = std::fma(s * z, r, r);
+  double c = -0x1.23d7e6049544ap-22;
+  c = std::fma(c, z, 0x1.a00f10f029922p-16);
+  c = std::fma(c, z, -0x1.6c16b3ff3b424p-10);
+  c = std::fma(c, z, 0x1.55555546f2b7ep-5);
+  c = std::fma(c, z, -0x1.ffffffffebf98p-2);
+  c = std::fma(c, z, 1.0);
+  const std::uint64_t u = static_cast<std::uint64_t>(bits(t) + quarters);
+  const double p = (u & 1) != 0 ? c : s;
+  const double found = from_bits(bits(p) ^ static_cast<std::int64_t>((u & 2) << 62));
+  return std::fabs(x) <= 0x1p+17 ? found : NAN;
+}
+
+AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
+AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
 
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.

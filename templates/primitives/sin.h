@@ -31,10 +31,13 @@ AUTOFN_FN double sin(double x, double rest) {
   return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
 }
 
-// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17.
+// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17. In double quickly,
+// NaN there too.
 template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_sin(x);
   } else {
     return autofn::sin(x);
   }
@@ -43,6 +46,8 @@ template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
 template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
   if constexpr (kWay == kTried) {
     return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
+  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_sin(x, rest);
   } else {
     return autofn::sin(x, rest);
   }
