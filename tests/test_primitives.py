@@ -19,6 +19,7 @@ NAMES = sorted(
 )
 BINARY = {"pow", "atan2"}
 FLAGS = "-std=c++17 -O2 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
+NVCC = "-std=c++17 -arch=sm_90 -Xptxas -v -Werror all-warnings".split()
 SPECIAL = [0.0, 1e-45, 2.0**-126, 0.5, 1.0, 2.0, 3.0, 89.0, 104.0, 2.0**24, 3.4028235e38, np.inf]
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
@@ -43,7 +44,7 @@ def text(name, seen):
 
 def everything():
     seen = set()
-    body = "".join(text(n, seen) for n in NAMES)
+    body = "".join(text(n, seen) for n in ("in_double", *NAMES))
     return f'#include "prelude.h"\nnamespace autofn {{\n{body}\n}}\n'
 
 
@@ -189,9 +190,15 @@ def test_nvcc(tmp_path):
                 "    const int i = blockIdx.x * blockDim.x + threadIdx.x;\n"
                 f"    y[i] = autofn::{name}({args});\n}}\n"
             )
+    source += """
+template <typename T, autofn::Way kWay> AUTOFN_FN T quick(T x) {
+    return T(autofn::exp<autofn::in_double<T>(kWay)>(double(x)));
+}
+__global__ void quick_exp(const float* x, float* y) { *y = quick<float, autofn::kFull>(*x); }
+"""
     (tmp_path / "all.cu").write_text(source)
     made = subprocess.run(
-        ["nvcc", "-std=c++17", "-arch=sm_90", "-Xptxas", "-v", f"-I{TEXTS}", "-cubin", "all.cu"],
+        ["nvcc", *NVCC, f"-I{TEXTS}", "-cubin", "all.cu"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -121,7 +121,7 @@ namespace autofn {
 
 // How what is computed in double is, whatever T is: quickly for a result in single precision; where
 // that may be NaN, as a first try only.
-template <typename T, bool kMayBeNan = false> constexpr Way in_double(Way way) {
+template <typename T, bool kMayBeNan = false> AUTOFN_FN constexpr Way in_double(Way way) {
   return sizeof(T) == 4 && (!kMayBeNan || way == kTried) ? kQuick : way;
 }
 
