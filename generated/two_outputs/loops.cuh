@@ -102,10 +102,11 @@ struct Flat {
   }
 };
 
-// Bounds of 1 block per multiprocessor, here for double: ptxas would spill a few registers to have
-// more of them.
+// Bounds of 1 block per multiprocessor, here for double and for many operands: ptxas would spill a
+// few registers to have more of them.
 template <typename Op>
-__global__ void __launch_bounds__(kThreads, sizeof(typename Op::T) == 8)
+__global__ void
+__launch_bounds__(kThreads, sizeof(typename Op::T) == 8 || Op::kInputs + Op::kOutputs > 8)
 flat_kernel(const __grid_constant__ Op op, const std::uint32_t elements) {
   constexpr int N = kWidth<typename Op::storage>;
   // Two packs of few inputs are on their way at a time: there are not threads enough to have all
