@@ -19,6 +19,10 @@ BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward":
 BUDGET = 0.75
 """Of a bar, how wrong a candidate may be to be looked at no further: a sample is no proof."""
 
+IN_DOUBLE = 1 / 7
+"""What becomes of the budget of second derivatives: exponentials lose as many units as their
+argument is large, and float64's are seven times as large as float32's."""
+
 FIRST = ("forward", "backward")
 """The passes to which a formula's own bar applies."""
 
@@ -78,7 +82,7 @@ def choose(
     allowed: ULP, the formula's own bar.
     """
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
-    budget = BUDGET * bar
+    budget = _budget(pass_name, bar)
     tried = _Tried(candidates, sample, budget, bar)
     tried.until_within(range(len(candidates)))
     if tried.misses(bar):
@@ -145,6 +149,11 @@ def for_16_bits(
     return replace(program, arithmetic16=program.arithmetic)
 
 
+def _budget(pass_name: str, bar: float) -> float:
+    """ULP: what a candidate that is looked at no further may be off by."""
+    return BUDGET * bar * (1 if pass_name in FIRST else IN_DOUBLE)
+
+
 def _has_quick_double(program: Program) -> bool:
     """Whether functions have a quick way in double."""
     return any(quick_double(node.op) for node in program.nodes)
@@ -153,7 +162,7 @@ def _has_quick_double(program: Program) -> bool:
 def unsearched(pass_name: str, program: Program) -> Decision:
     """The decision for a program without a look at others."""
     only = Measured("as derived", program.operations, program.cost, None)
-    return Decision(pass_name, BUDGET * BARS[pass_name], (only,), 0)
+    return Decision(pass_name, _budget(pass_name, BARS[pass_name]), (only,), 0)
 
 
 class _Tried:

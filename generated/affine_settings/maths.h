@@ -61,10 +61,13 @@ AUTOFN_FN T affine_settings_backward_settings_squash_tanh(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void affine_settings_double_backward_settings_squash_tanh(
     T grad, T d_x, T x, T settings_scale, T settings_shift, T& grad_grad, T& grad_x) {
-  const T v0 = settings_scale * x + settings_shift;
-  const T v1 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh(v0);
-  grad_grad = times_sech2<kWay>(settings_scale * d_x, v0);
-  grad_x = times_sech2<kWay>(v1, v0);
+  const T v0 = settings_scale * x;
+  const T v1 = v0 + settings_shift;
+  const T v2 = std::fma(settings_scale, x, -(settings_scale * x));
+  const T v3 = sum_rest(v0, settings_shift) + v2;
+  const T v4 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh(v1);
+  grad_grad = times_sech2<kWay>(settings_scale * d_x, v1, v3);
+  grad_x = times_sech2<kWay>(v4, v1, v3);
 }
 
 }  // namespace autofn_affine_settings

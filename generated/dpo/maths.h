@@ -65,20 +65,27 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_double_backward(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
     T& grad_rejected) {
-  const T v0 = beta * (chosen - rejected);
-  const T v1 = -v0;
-  const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v0))) + T(1);
-  const T v3 = beta / v2;
-  const T v4 = square(beta);
-  const T v5 = square(T(1) / v2);
-  const T v6 = v5 * (v4 * (d_chosen * grad));
-  const T v7 = v5 * (v4 * (d_rejected * grad));
-  const T v8 = along(d_rejected, times_lower<kWay>(v3 * d_rejected, v1));
-  const T v9 = along(d_rejected, times_lower<kWay>(times_lower<kWay>(-v7, v0), v1));
-  const T v10 = along(d_rejected, times_lower<kWay>(times_lower<kWay>(v7, v0), v1));
-  grad_grad = along(d_chosen, times_lower<kWay>(-d_chosen * v3, v1)) + v8;
-  grad_chosen = along(d_chosen, times_lower<kWay>(times_lower<kWay>(v6, v0), v1)) + v9;
-  grad_rejected = along(d_chosen, times_lower<kWay>(times_lower<kWay>(-v6, v0), v1)) + v10;
+  const T v0 = chosen - rejected;
+  const T v1 = beta * v0;
+  const T v2 = std::fma(beta, v0, -(beta * v0));
+  const T v3 = std::fma(beta, sum_rest(chosen, -rejected), v2);
+  const T v4 = -v3;
+  const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v1), -(v1 < T(0) ? v4 : v3)));
+  const T v5 = -v1;
+  const T v7 = v6 + T(1);
+  const T v8 = beta / v7;
+  const T v9 = square(beta);
+  const T v10 = square(T(1) / v7);
+  const T v11 = v10 * (v9 * (d_chosen * grad));
+  const T v12 = v10 * (v9 * (d_rejected * grad));
+  const T v14 = times_lower<kWay>(times_lower<kWay>(-v12, v1, v3), v5, v4);
+  const T v13 = along(d_rejected, times_lower<kWay>(v8 * d_rejected, v5, v4));
+  const T v15 = along(d_chosen, times_lower<kWay>(times_lower<kWay>(v11, v1, v3), v5, v4));
+  const T v17 = along(d_chosen, times_lower<kWay>(times_lower<kWay>(-v11, v1, v3), v5, v4));
+  const T v16 = along(d_rejected, times_lower<kWay>(times_lower<kWay>(v12, v1, v3), v5, v4));
+  grad_grad = along(d_chosen, times_lower<kWay>(-d_chosen * v8, v5, v4)) + v13;
+  grad_chosen = v15 + along(d_rejected, v14);
+  grad_rejected = v17 + v16;
 }
 
 }  // namespace autofn_dpo

@@ -45,12 +45,14 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T gelu_backwar
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = x * (T(0.5) * x);
-  const T v1 = -v0;
-  const T v2 = autofn::times_exp<kWay>(T(0.3989422804014327) * x, v1);
-  const T v3 = T(0.7978845608028654) * d_x * grad * (T(1) - v0);
-  grad_grad = d_x * (v2 + autofn::normcdf<kWay>(x));
-  grad_x = autofn::times_exp<kWay>(v3, v1);
+  const T v0 = T(0.5) * x;
+  const T v1 = x * v0;
+  const T v2 = -v1;
+  const T v3 = -std::fma(x, v0, -(x * v0));
+  const T v4 = autofn::times_exp<kWay>(T(0.3989422804014327) * x, v2, v3);
+  const T v5 = T(0.7978845608028654) * d_x * grad * (T(1) - v1);
+  grad_grad = d_x * (v4 + autofn::normcdf<kWay>(x));
+  grad_x = autofn::times_exp<kWay>(v5, v2, v3);
 }
 
 }  // namespace autofn_gelu

@@ -16,6 +16,12 @@ namespace autofn_log_cosh {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <autofn::Way kWay, typename T, typename... R>
@@ -50,20 +56,28 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_cosh_double_backward(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T v0 = T(2) * input - T(2) * target;
-  const T v1 = std::fabs(v0);
-  const T v2 = autofn::value(autofn::decay<kWay>(v1)) + T(1);
-  const T e0 = autofn::expm1<kWay>(-v1);
-  const T v3 = (v0 < T(0) ? e0 : -e0) / v2;
-  const T v4 = square(T(1) / v2);
-  const T v5 = -v0;
-  const T v6 = v4 * (grad * (T(4) * d_input));
-  const T v7 = v4 * (grad * (T(4) * d_target));
-  const T v8 = along(d_target, times_lower<kWay>(times_lower<kWay>(-v7, v5), v0));
-  const T v9 = along(d_input, times_lower<kWay>(times_lower<kWay>(-v6, v5), v0));
-  grad_grad = along(d_input, v3 * d_input) + along(d_target, -v3 * d_target);
-  grad_input = along(d_input, times_lower<kWay>(times_lower<kWay>(v6, v5), v0)) + v8;
-  grad_target = v9 + along(d_target, times_lower<kWay>(times_lower<kWay>(v7, v5), v0));
+  const T v0 = T(2) * input;
+  const T v1 = T(2) * target;
+  const T v2 = v0 - v1;
+  const T v3 = std::fabs(v2);
+  const T v4 = sum_rest(v0, -v1);
+  const bool c0 = v2 < T(0);
+  const T v5 = -v4;
+  const T v6 = -(c0 ? v5 : v4);
+  const T v7 = autofn::value(autofn::decay<kWay>(v3, v6)) + T(1);
+  const T v8 = autofn::expm1<kWay>(-v3, v6);
+  const T v9 = (c0 ? v8 : -v8) / v7;
+  const T v10 = square(T(1) / v7);
+  const T v11 = -v2;
+  const T v12 = v10 * (grad * (T(4) * d_input));
+  const T v13 = v10 * (grad * (T(4) * d_target));
+  const T v15 = along(d_input, times_lower<kWay>(times_lower<kWay>(v12, v11, v5), v2, v4));
+  const T v14 = along(d_target, times_lower<kWay>(times_lower<kWay>(-v13, v11, v5), v2, v4));
+  const T v16 = along(d_input, times_lower<kWay>(times_lower<kWay>(-v12, v11, v5), v2, v4));
+  const T v17 = along(d_target, times_lower<kWay>(times_lower<kWay>(v13, v11, v5), v2, v4));
+  grad_grad = along(d_input, v9 * d_input) + along(d_target, -v9 * d_target);
+  grad_input = v15 + v14;
+  grad_target = v16 + v17;
 }
 
 }  // namespace autofn_log_cosh

@@ -37,8 +37,10 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / cap;
   const T v1 = v0 * x;
-  grad_grad = times_sech2<kWay>(d_x, v1);
-  grad_x = times_sech2<kWay>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1);
+  const T v2 = (T(1) - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * v0;
+  const T v3 = std::fma(x, v2, std::fma(v0, x, -(v0 * x)));
+  grad_grad = times_sech2<kWay>(d_x, v1, v3);
+  grad_x = times_sech2<kWay>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1, v3);
 }
 
 }  // namespace autofn_softcap

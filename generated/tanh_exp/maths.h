@@ -83,14 +83,16 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_bac
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(16));
+  const bool c0 = v0 < T(-48);
   const T e0 = autofn::exp<kWay>(v0);
   const T t0 = autofn::tanh(e0);
   const T v1 = sech2<kWay>(e0);
   const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
-  const T v3 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
-  const T v4 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v3, v0);
-  grad_grad = d_x * (t0 + v2);
-  grad_x = d_x * grad * v4;
+  const T v3 = d_x * grad;
+  const T v4 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
+  const T v5 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v4, v0);
+  grad_grad = c0 ? times_lower<kWay>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
+  grad_x = c0 ? times_lower<kWay>(v3 * (v0 + T(2)), v0) : v3 * v5;
 }
 
 }  // namespace autofn_tanh_exp
