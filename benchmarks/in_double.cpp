@@ -33,7 +33,7 @@ void check(const char* name, std::uint64_t step, Own own, Library library) {
   for (std::uint64_t first = 0; first < std::uint64_t(1) << 32; first += kBlock * step) {
     for (int i = 0; i < kBlock; ++i) {
       const std::uint64_t pattern = first + i * step;
-      x[i] = autofn::from_bits(static_cast<std::int32_t>(pattern));
+      x[i] = autofn::from_bits(static_cast<std::uint32_t>(pattern));
     }
 #pragma omp simd
     for (int i = 0; i < kBlock; ++i) y[i] = own(x[i]);

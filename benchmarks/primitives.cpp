@@ -62,12 +62,12 @@ void reference(const float* __restrict x, [[maybe_unused]] const float* __restri
 // too, and NaN against a number are infinitely wrong.
 inline double error(double y, double ref) {
     const bool both = y != y && ref != ref;
-    const double sign = (autofn::bits(y) ^ autofn::bits(ref)) < 0 ? INFINITY : 0.0;
+    const double sign = std::signbit(y) != std::signbit(ref) ? INFINITY : 0.0;
     y = y > 0x1p+128 ? 0x1p+128 : y;
     y = y < -0x1p+128 ? -0x1p+128 : y;
     ref = ref > 0x1p+128 ? 0x1p+128 : ref;
     ref = ref < -0x1p+128 ? -0x1p+128 : ref;
-    std::int64_t e = (autofn::bits(ref) >> 52) & 2047;
+    std::uint64_t e = (autofn::bits(ref) >> 52) & 2047;
     e = e < 1023 - 126 ? 1023 - 126 : e;
     e = e > 1023 + 127 ? 1023 + 127 : e;
     const double units = std::fabs(y - ref) * autofn::from_bits((2046 + 23 - e) << 52);
@@ -115,13 +115,13 @@ float random_in(float low, float high) {
 float draw(std::uint32_t kind) {
     static const float special[] = {0.0f,  1.0f,   2.0f,       0.5f,      3.0f,     INFINITY,
                                     1e-45f, 0x1p-126f, 3.4028235e38f, 0x1.8p+24f, 0x1p+23f, NAN};
-    if (kind == 0) return autofn::from_bits(static_cast<std::int32_t>(random32()));
+    if (kind == 0) return autofn::from_bits(random32());
     if (kind == 1) return random_in(-4.0f, 4.0f);
     if (kind == 2) return 1.0f + random_in(-0x1p-6f, 0x1p-6f);
     if (kind == 3) return static_cast<float>(static_cast<int>(random32() % 513) - 256) * 0.5f;
     const float x = special[random32() % (sizeof special / sizeof *special)];
-    const std::int32_t near = static_cast<std::int32_t>(random32() % 5) - 2;
-    const std::int32_t sign = static_cast<std::int32_t>(random32() & 0x80000000u);
+    const std::uint32_t near = random32() % 5 - 2;
+    const std::uint32_t sign = random32() & 0x80000000u;
     return autofn::from_bits((autofn::bits(x) + (random32() % 4 == 0 ? near : 0)) ^ sign);
 }
 
@@ -149,7 +149,7 @@ void walk(std::uint64_t from, std::uint64_t to, std::uint64_t step, F f) {
     for (std::uint64_t i = from; i < to; i += kBlock * step) {
         for (int k = 0; k < kBlock; ++k) {
             const std::uint64_t j = std::min(i + k * step, to - 1);
-            xs[k] = autofn::from_bits(static_cast<std::int32_t>(j));
+            xs[k] = autofn::from_bits(static_cast<std::uint32_t>(j));
         }
         f();
     }
@@ -205,7 +205,7 @@ int main(int argc, char** argv) {
             std::uint64_t part = 0;
             for (int i = 0; i < kBlock; ++i) {
                 const float y = ys[i] == ys[i] ? ys[i] : 0x1.8p+100f;
-                part += static_cast<std::uint32_t>(autofn::bits(y)) * (2u * i + 1u);
+                part += autofn::bits(y) * (2u * i + 1u);
             }
             sum = sum * 0x100000001b3u + part;
         });

@@ -170,6 +170,38 @@ def test_reference(name, values):
             assert mpmath.almosteq(function(mpmath.mpf(a)), value, 1e-13, 1e-300), (name, a)
 
 
+def test_no_undefined_behaviour(tmp_path):
+    """Bits of negative numbers and NaN wrap around; a signed sum of them would overflow."""
+    calls = [f"autofn::{name}({'x, w' if name in BINARY else 'x'})" for name in NAMES]
+    for name in ("exp", "expm1", "log", "log1p", "sin", "cos"):
+        calls.append(f"autofn::quick_{name}(double(x))")
+    calls.append("autofn::quick_times_exp(double(x), double(w))")
+    source = (
+        everything()
+        + f"""
+#include <cstdio>
+int main() {{
+  float a[2];
+  volatile float y;
+  for (float &x = a[0], &w = a[1]; std::fread(a, sizeof a, 1, stdin) == 1;) {{
+    {" ".join(f"y = {call};" for call in calls)}
+  }}
+}}
+"""
+    )
+    (tmp_path / "all.cpp").write_text(source)
+    checked = ["-fsanitize=undefined", "-fno-sanitize-recover=undefined"]
+    command = ["g++", *FLAGS, *checked, f"-I{TEXTS}", "all.cpp", "-o", "all", "-lmvec", "-lm"]
+    made = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    if "cannot find" in made.stderr:
+        pytest.skip("g++ has no sanitizers here")
+    assert made.returncode == 0, made.stderr
+    x, w = arguments("pow")
+    pairs = np.stack([x, w], 1).tobytes()
+    done = subprocess.run([tmp_path / "all"], input=pairs, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def test_needs():
     for name in (p.stem for p in TEXTS.glob("*.h")):
         own = (TEXTS / f"{name}.h").read_text(encoding="utf-8")

@@ -83,7 +83,6 @@ SHORT = "_16_bits"
 _WHY = {
     "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
     "or lose their digits first.",
-    "quick double": "In double, whatever T is: in single precision terms cancel or overflow.",
     "double": "In double, whatever T is: in single precision terms cancel or overflow.",
 }
 
@@ -118,8 +117,8 @@ def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
     """The function that calls `single` of its namespace in another arithmetic, or in a second."""
     body = _rescued if program.arithmetic == "rescued" else _in_double
-    comment = textwrap.wrap(_WHY[program.arithmetic] + why, WIDTH, initial_indent="// ",
-                            subsequent_indent="// ")  # fmt: skip
+    reason = _WHY[program.arithmetic.removeprefix("quick ")]
+    comment = textwrap.wrap(reason + why, WIDTH, initial_indent="// ", subsequent_indent="// ")
     return [*comment, _signature(kernel, program), *body(kernel, program, single), "}"]
 
 

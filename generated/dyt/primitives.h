@@ -85,14 +85,14 @@ constexpr bool kCuda = true;
 constexpr bool kCuda = false;
 #endif
 
-// Copies, not casts: compilers make them moves of whole vectors.
-AUTOFN_FN std::int32_t bits(float x) {
-  std::int32_t i;
+// Copies, not casts: compilers make them moves of whole vectors. Unsigned: these wrap around.
+AUTOFN_FN std::uint32_t bits(float x) {
+  std::uint32_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN float from_bits(std::int32_t i) {
+AUTOFN_FN float from_bits(std::uint32_t i) {
   float x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -100,16 +100,16 @@ AUTOFN_FN float from_bits(std::int32_t i) {
 
 // 2^n, where the low bits of t hold n + 127.
 AUTOFN_FN float power_of_two(float t) {
-  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+  return from_bits(bits(t) << 23);
 }
 
-AUTOFN_FN std::int64_t bits(double x) {
-  std::int64_t i;
+AUTOFN_FN std::uint64_t bits(double x) {
+  std::uint64_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN double from_bits(std::int64_t i) {
+AUTOFN_FN double from_bits(std::uint64_t i) {
   double x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -181,10 +181,10 @@ AUTOFN_FN float exp_quotient(float r) {
 
 // p 2^n, where the low bits of t hold n + 254.
 AUTOFN_FN float scaled(float p, float t) {
-  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t u = bits(t);
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x) from r, and from t with n in its low bits.
@@ -227,10 +227,10 @@ AUTOFN_FN double exp_of(double r, double l) {
 }
 
 AUTOFN_FN double scaled(double p, double t) {
-  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t u = bits(t);
   const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
   const std::uint64_t b = (u << 52) - a;
-  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.
@@ -461,7 +461,7 @@ AUTOFN_FN float tanh(float x) {
   q = std::fma(q * z, y, y);
   // NaN too.
   p = y >= 1.0f ? p : q;
-  return from_bits(bits(p) | (bits(x) & INT32_MIN));
+  return from_bits(bits(p) | (bits(x) & 0x80000000u));
 #endif
 }
 

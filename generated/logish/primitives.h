@@ -85,14 +85,14 @@ constexpr bool kCuda = true;
 constexpr bool kCuda = false;
 #endif
 
-// Copies, not casts: compilers make them moves of whole vectors.
-AUTOFN_FN std::int32_t bits(float x) {
-  std::int32_t i;
+// Copies, not casts: compilers make them moves of whole vectors. Unsigned: these wrap around.
+AUTOFN_FN std::uint32_t bits(float x) {
+  std::uint32_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN float from_bits(std::int32_t i) {
+AUTOFN_FN float from_bits(std::uint32_t i) {
   float x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -100,16 +100,16 @@ AUTOFN_FN float from_bits(std::int32_t i) {
 
 // 2^n, where the low bits of t hold n + 127.
 AUTOFN_FN float power_of_two(float t) {
-  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+  return from_bits(bits(t) << 23);
 }
 
-AUTOFN_FN std::int64_t bits(double x) {
-  std::int64_t i;
+AUTOFN_FN std::uint64_t bits(double x) {
+  std::uint64_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN double from_bits(std::int64_t i) {
+AUTOFN_FN double from_bits(std::uint64_t i) {
   double x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -181,10 +181,10 @@ AUTOFN_FN float exp_quotient(float r) {
 
 // p 2^n, where the low bits of t hold n + 254.
 AUTOFN_FN float scaled(float p, float t) {
-  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t u = bits(t);
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x) from r, and from t with n in its low bits.
@@ -227,10 +227,10 @@ AUTOFN_FN double exp_of(double r, double l) {
 }
 
 AUTOFN_FN double scaled(double p, double t) {
-  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t u = bits(t);
   const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
   const std::uint64_t b = (u << 52) - a;
-  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.
@@ -378,10 +378,10 @@ AUTOFN_FN float log1p(float x) {
   return ::log1pf(x);
 #else
   const float u = x + 1.0f;
-  const std::int32_t i = (bits(u) - 0x3f400000) & -0x00800000;
+  const std::uint32_t i = (bits(u) - 0x3f400000) & 0xff800000u;
   // 2^-e x + (2^-e - 1), exact; for the second term 2^(2 - e), which is never subnormal.
   const float f = from_bits(bits(x) - i) + std::fma(0.25f, from_bits(0x40800000 - i), -1.0f);
-  const float e = static_cast<float>(i >> 23);
+  const float e = static_cast<float>(static_cast<std::int32_t>(i) >> 23);
   float p = -0x1.714d46p-5f;
   p = std::fma(p, f, 0x1.ac9a8cp-4f);
   p = std::fma(p, f, -0x1.0d8e8ap-3f);
@@ -396,10 +396,10 @@ AUTOFN_FN float log1p(float x) {
   const float lost = f + std::fma(e, 0x1.62e4p-1f, -s);
   float r = s + std::fma(p, f * f, std::fma(e, 0x1.7f7d1cp-20f, lost));
   // Tiny x (and so the sign of 0), inf and NaN.
-  const std::uint32_t a = static_cast<std::uint32_t>(bits(x) & INT32_MAX) - 0x2f800000u;
+  const std::uint32_t a = (bits(x) & 0x7fffffffu) - 0x2f800000u;
   r = a < 0x7f800000u - 0x2f800000u ? r : x;
   r = u == 0.0f ? -INFINITY : r;
-  return bits(u) < 0 ? NAN : r;
+  return bits(u) >= 0x80000000u ? NAN : r;
 #endif
 }
 

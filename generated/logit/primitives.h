@@ -85,14 +85,14 @@ constexpr bool kCuda = true;
 constexpr bool kCuda = false;
 #endif
 
-// Copies, not casts: compilers make them moves of whole vectors.
-AUTOFN_FN std::int32_t bits(float x) {
-  std::int32_t i;
+// Copies, not casts: compilers make them moves of whole vectors. Unsigned: these wrap around.
+AUTOFN_FN std::uint32_t bits(float x) {
+  std::uint32_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN float from_bits(std::int32_t i) {
+AUTOFN_FN float from_bits(std::uint32_t i) {
   float x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -100,16 +100,16 @@ AUTOFN_FN float from_bits(std::int32_t i) {
 
 // 2^n, where the low bits of t hold n + 127.
 AUTOFN_FN float power_of_two(float t) {
-  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+  return from_bits(bits(t) << 23);
 }
 
-AUTOFN_FN std::int64_t bits(double x) {
-  std::int64_t i;
+AUTOFN_FN std::uint64_t bits(double x) {
+  std::uint64_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN double from_bits(std::int64_t i) {
+AUTOFN_FN double from_bits(std::uint64_t i) {
   double x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -186,8 +186,8 @@ AUTOFN_FN float log(float x) {
   // Subnormals become normal.
   const float scale = x < 0x1p-126f ? 0x1p+23f : 1.0f;
   const float y = x * scale;
-  const std::int32_t i = bits(y) - bits(scale) + 0x00400000;
-  const float e = static_cast<float>(i >> 23);
+  const std::uint32_t i = bits(y) - bits(scale) + 0x00400000;
+  const float e = static_cast<float>(static_cast<std::int32_t>(i) >> 23);
   const float f = from_bits((i & 0x007fffff) + 0x3f400000) - 1.0f;
   float p = -0x1.714d46p-5f;
   p = std::fma(p, f, 0x1.ac9a8cp-4f);
@@ -202,7 +202,7 @@ AUTOFN_FN float log(float x) {
   float r = std::fma(e, 0x1.62e43p-1f, p);
   // Negative: NaN. The conditions are of different kinds, or compilers thread them into copies.
   const float z = from_bits(bits(x) | (x < 0.0f ? 0x7fc00000 : 0));
-  r = static_cast<std::uint32_t>(bits(x)) < 0x7f800000u ? r : z;
+  r = bits(x) < 0x7f800000u ? r : z;
   return y == 0.0f ? -INFINITY : r;
 #endif
 }

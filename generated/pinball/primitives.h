@@ -85,14 +85,14 @@ constexpr bool kCuda = true;
 constexpr bool kCuda = false;
 #endif
 
-// Copies, not casts: compilers make them moves of whole vectors.
-AUTOFN_FN std::int32_t bits(float x) {
-  std::int32_t i;
+// Copies, not casts: compilers make them moves of whole vectors. Unsigned: these wrap around.
+AUTOFN_FN std::uint32_t bits(float x) {
+  std::uint32_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN float from_bits(std::int32_t i) {
+AUTOFN_FN float from_bits(std::uint32_t i) {
   float x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -100,16 +100,16 @@ AUTOFN_FN float from_bits(std::int32_t i) {
 
 // 2^n, where the low bits of t hold n + 127.
 AUTOFN_FN float power_of_two(float t) {
-  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+  return from_bits(bits(t) << 23);
 }
 
-AUTOFN_FN std::int64_t bits(double x) {
-  std::int64_t i;
+AUTOFN_FN std::uint64_t bits(double x) {
+  std::uint64_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN double from_bits(std::int64_t i) {
+AUTOFN_FN double from_bits(std::uint64_t i) {
   double x;
   std::memcpy(&x, &i, sizeof x);
   return x;

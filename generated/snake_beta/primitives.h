@@ -85,14 +85,14 @@ constexpr bool kCuda = true;
 constexpr bool kCuda = false;
 #endif
 
-// Copies, not casts: compilers make them moves of whole vectors.
-AUTOFN_FN std::int32_t bits(float x) {
-  std::int32_t i;
+// Copies, not casts: compilers make them moves of whole vectors. Unsigned: these wrap around.
+AUTOFN_FN std::uint32_t bits(float x) {
+  std::uint32_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN float from_bits(std::int32_t i) {
+AUTOFN_FN float from_bits(std::uint32_t i) {
   float x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -100,16 +100,16 @@ AUTOFN_FN float from_bits(std::int32_t i) {
 
 // 2^n, where the low bits of t hold n + 127.
 AUTOFN_FN float power_of_two(float t) {
-  return from_bits(static_cast<std::int32_t>(static_cast<std::uint32_t>(bits(t)) << 23));
+  return from_bits(bits(t) << 23);
 }
 
-AUTOFN_FN std::int64_t bits(double x) {
-  std::int64_t i;
+AUTOFN_FN std::uint64_t bits(double x) {
+  std::uint64_t i;
   std::memcpy(&i, &x, sizeof i);
   return i;
 }
 
-AUTOFN_FN double from_bits(std::int64_t i) {
+AUTOFN_FN double from_bits(std::uint64_t i) {
   double x;
   std::memcpy(&x, &i, sizeof x);
   return x;
@@ -142,7 +142,7 @@ constexpr double kQuickShift = 0x1.80000000003ffp+52;
 
 // 2^n
 AUTOFN_FN double quick_power_of_two(double t) {
-  return from_bits(static_cast<std::int64_t>(static_cast<std::uint64_t>(bits(t)) << 52));
+  return from_bits(bits(t) << 52);
 }
 
 // As exp in single precision, with a polynomial of degree 8; nothing is subnormal.
@@ -168,23 +168,22 @@ AUTOFN_FN double quick_expm1(double x) {
 AUTOFN_FN double quick_times_exp(double v, double x) {
   const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
   const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  const std::uint64_t n = static_cast<std::uint64_t>(bits(t)) + 1023;  // + 2 * 1023
-  const std::int64_t a = static_cast<std::int64_t>(n << 51 & 0xfff0000000000000);
-  const std::int64_t b = static_cast<std::int64_t>(n << 52) - a;
+  const std::uint64_t n = bits(t) + 1023;  // + 2 * 1023
+  const std::uint64_t a = n << 51 & 0xfff0000000000000;
+  const std::uint64_t b = (n << 52) - a;
   double p = v * std::fma(quick_exp_quotient(r), r, 1.0) * from_bits(a) * from_bits(b);
   p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
   return x < -1416.0 ? 0.0 : p;
 }
 
 // Of u = 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2): the bits of 2^e.
-AUTOFN_FN std::int64_t above_root_half(double u) {
+AUTOFN_FN std::uint64_t above_root_half(double u) {
   return (bits(u) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) & 0x7ff0000000000000;
 }
 
 // e, by way of the bits of 2^52 + e + 1023.
-AUTOFN_FN double exponent(std::int64_t i) {
-  const std::int64_t biased = static_cast<std::int64_t>(static_cast<std::uint64_t>(i) >> 52);
-  return from_bits(biased | 0x4330000000000000) - 0x1.00000000003ffp+52;
+AUTOFN_FN double exponent(std::uint64_t i) {
+  return from_bits(i >> 52 | 0x4330000000000000) - 0x1.00000000003ffp+52;
 }
 
 // log(1 + f) + e ln 2 to 2^-36, by the series of 2 atanh(f / (2 + f)).
@@ -202,7 +201,7 @@ AUTOFN_FN double quick_log(double f, double e) {
 AUTOFN_FN double quick_log(double x) {
   const bool tiny = x < 0x1p-1022;
   const double y = tiny ? x * 0x1p+54 : x;
-  const std::int64_t i = above_root_half(y);
+  const std::uint64_t i = above_root_half(y);
   const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
   double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
   r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
@@ -211,7 +210,7 @@ AUTOFN_FN double quick_log(double x) {
 
 AUTOFN_FN double quick_log1p(double x) {
   const double u = x + 1.0;
-  const std::int64_t i = above_root_half(u);
+  const std::uint64_t i = above_root_half(u);
   const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
   double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
   r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
@@ -220,7 +219,7 @@ AUTOFN_FN double quick_log1p(double x) {
 
 // sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),
 // and a polynomial for sin(r), to 2^-37, or cos(r).
-AUTOFN_FN double quick_sine(double x, double rest, std::int64_t quarters) {
+AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
   const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
   const double n = t - 0x1.8p+52;
   const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
@@ -237,9 +236,9 @@ AUTOFN_FN double quick_sine(double x, double rest, std::int64_t quarters) {
   c = std::fma(c, z, 0x1.55555546f2b7ep-5);
   c = std::fma(c, z, -0x1.ffffffffebf98p-2);
   c = std::fma(c, z, 1.0);
-  const std::uint64_t u = static_cast<std::uint64_t>(bits(t) + quarters);
+  const std::uint64_t u = bits(t) + quarters;
   const double p = (u & 1) != 0 ? c : s;
-  const double found = from_bits(bits(p) ^ static_cast<std::int64_t>((u & 2) << 62));
+  const double found = from_bits(bits(p) ^ ((u & 2) << 62));
   return std::fabs(x) <= 0x1p+17 ? found : NAN;
 }
 
@@ -440,10 +439,10 @@ AUTOFN_FN float exp_quotient(float r) {
 
 // p 2^n, where the low bits of t hold n + 254.
 AUTOFN_FN float scaled(float p, float t) {
-  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t u = bits(t);
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x) from r, and from t with n in its low bits.
@@ -486,10 +485,10 @@ AUTOFN_FN double exp_of(double r, double l) {
 }
 
 AUTOFN_FN double scaled(double p, double t) {
-  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t u = bits(t);
   const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
   const std::uint64_t b = (u << 52) - a;
-  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.

@@ -20,7 +20,7 @@ AUTOFN_FN float atan(float x) {
   // The first sum is exact where the last has the smallest unit.
   const float q = (0x1.921fb6p+0f + t) + std::fma(p * z, t, -0x1.777a5cp-25f);
   p = y > 1.0f ? q : std::fma(p * z, t, t);
-  return from_bits(bits(p) | (bits(x) & INT32_MIN));
+  return from_bits(bits(p) | (bits(x) & 0x80000000u));
 #endif
 }
 

@@ -28,7 +28,7 @@ AUTOFN_FN float erf(float x) {
   p = std::fma(p, r, 1.0f);
   p = std::fma(p, -power_of_two(t), 1.0f);
   p = y > 4.0f ? 1.0f : p;
-  p = from_bits(bits(p) | (bits(x) & INT32_MIN));
+  p = from_bits(bits(p) | (bits(x) & 0x80000000u));
   const float z = x * x;
   float q = 0x1.496a3cp-14f;
   q = std::fma(q, z, -0x1.a3f71p-11f);

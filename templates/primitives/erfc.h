@@ -44,12 +44,12 @@ AUTOFN_FN float erfc(float x) {
   p = std::fma(p, r, 0x1.fffffep-2f);
   p = std::fma(p, r * r, r);
   p = std::fma(a, p, std::fma(b, p, b)) + a;
-  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t u = bits(t);
   const std::uint32_t f = (u << 22) & 0xff800000u;
   const std::uint32_t g = (u << 23) - f;
-  p = p * from_bits(static_cast<std::int32_t>(f)) * from_bits(static_cast<std::int32_t>(g));
+  p = p * from_bits(f) * from_bits(g);
   p = y > 10.5f ? 0.0f : p;
-  return bits(x) < 0 ? 2.0f - p : p;
+  return bits(x) >= 0x80000000u ? 2.0f - p : p;
 #endif
 }
 

@@ -17,10 +17,10 @@ AUTOFN_FN float exp_quotient(float r) {
 
 // p 2^n, where the low bits of t hold n + 254.
 AUTOFN_FN float scaled(float p, float t) {
-  const std::uint32_t u = static_cast<std::uint32_t>(bits(t));
+  const std::uint32_t u = bits(t);
   const std::uint32_t a = (u << 22) & 0xff800000u;
   const std::uint32_t b = (u << 23) - a;
-  return p * from_bits(static_cast<std::int32_t>(a)) * from_bits(static_cast<std::int32_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x) from r, and from t with n in its low bits.
@@ -63,10 +63,10 @@ AUTOFN_FN double exp_of(double r, double l) {
 }
 
 AUTOFN_FN double scaled(double p, double t) {
-  const std::uint64_t u = static_cast<std::uint64_t>(bits(t));
+  const std::uint64_t u = bits(t);
   const std::uint64_t a = (u << 51) & 0xfff0000000000000u;
   const std::uint64_t b = (u << 52) - a;
-  return p * from_bits(static_cast<std::int64_t>(a)) * from_bits(static_cast<std::int64_t>(b));
+  return p * from_bits(a) * from_bits(b);
 }
 
 // exp(x + rest) as p 2^n, where the low bits of t hold n + 2046.

@@ -8,8 +8,8 @@ AUTOFN_FN float log(float x) {
   // Subnormals become normal.
   const float scale = x < 0x1p-126f ? 0x1p+23f : 1.0f;
   const float y = x * scale;
-  const std::int32_t i = bits(y) - bits(scale) + 0x00400000;
-  const float e = static_cast<float>(i >> 23);
+  const std::uint32_t i = bits(y) - bits(scale) + 0x00400000;
+  const float e = static_cast<float>(static_cast<std::int32_t>(i) >> 23);
   const float f = from_bits((i & 0x007fffff) + 0x3f400000) - 1.0f;
   float p = -0x1.714d46p-5f;
   p = std::fma(p, f, 0x1.ac9a8cp-4f);
@@ -24,7 +24,7 @@ AUTOFN_FN float log(float x) {
   float r = std::fma(e, 0x1.62e43p-1f, p);
   // Negative: NaN. The conditions are of different kinds, or compilers thread them into copies.
   const float z = from_bits(bits(x) | (x < 0.0f ? 0x7fc00000 : 0));
-  r = static_cast<std::uint32_t>(bits(x)) < 0x7f800000u ? r : z;
+  r = bits(x) < 0x7f800000u ? r : z;
   return y == 0.0f ? -INFINITY : r;
 #endif
 }

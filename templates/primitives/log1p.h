@@ -7,10 +7,10 @@ AUTOFN_FN float log1p(float x) {
   return ::log1pf(x);
 #else
   const float u = x + 1.0f;
-  const std::int32_t i = (bits(u) - 0x3f400000) & -0x00800000;
+  const std::uint32_t i = (bits(u) - 0x3f400000) & 0xff800000u;
   // 2^-e x + (2^-e - 1), exact; for the second term 2^(2 - e), which is never subnormal.
   const float f = from_bits(bits(x) - i) + std::fma(0.25f, from_bits(0x40800000 - i), -1.0f);
-  const float e = static_cast<float>(i >> 23);
+  const float e = static_cast<float>(static_cast<std::int32_t>(i) >> 23);
   float p = -0x1.714d46p-5f;
   p = std::fma(p, f, 0x1.ac9a8cp-4f);
   p = std::fma(p, f, -0x1.0d8e8ap-3f);
@@ -25,10 +25,10 @@ AUTOFN_FN float log1p(float x) {
   const float lost = f + std::fma(e, 0x1.62e4p-1f, -s);
   float r = s + std::fma(p, f * f, std::fma(e, 0x1.7f7d1cp-20f, lost));
   // Tiny x (and so the sign of 0), inf and NaN.
-  const std::uint32_t a = static_cast<std::uint32_t>(bits(x) & INT32_MAX) - 0x2f800000u;
+  const std::uint32_t a = (bits(x) & 0x7fffffffu) - 0x2f800000u;
   r = a < 0x7f800000u - 0x2f800000u ? r : x;
   r = u == 0.0f ? -INFINITY : r;
-  return bits(u) < 0 ? NAN : r;
+  return bits(u) >= 0x80000000u ? NAN : r;
 #endif
 }
 

@@ -5,7 +5,7 @@
 // roundings less. For the upper tail 1 minus that. With v = 1 at most 4.17 ULP, near -12.6, 3.1
 // from -11 on, over every float32 (benchmarks/primitives.md).
 AUTOFN_FN float at_most_19(float y) {
-  return from_bits(bits(y) < 0x41980000 ? bits(y) : 0x41980000);
+  return from_bits(bits(y) < 0x41980000u ? bits(y) : 0x41980000u);
 }
 
 #ifdef __CUDACC__

@@ -8,8 +8,8 @@ AUTOFN_FN float pow(float x, float y) {
   const float a = std::fabs(x);
   // |x| = 2^e (1 + f), 1 + f in [3/4, 3/2); e is infinite or NaN where the logarithm is.
   const float scale = a < 0x1p-126f ? 0x1p+23f : 1.0f;
-  const std::int32_t i = bits(a * scale) - bits(scale) + 0x00400000;
-  float e = static_cast<float>(i >> 23);
+  const std::uint32_t i = bits(a * scale) - bits(scale) + 0x00400000;
+  float e = static_cast<float>(static_cast<std::int32_t>(i) >> 23);
   e = a < INFINITY ? e : a;
   e = bits(a) == 0 ? -INFINITY : e;
   const double f = static_cast<double>(from_bits((i & 0x007fffff) + 0x3f400000) - 1.0f);
@@ -28,7 +28,7 @@ AUTOFN_FN float pow(float x, float y) {
   l = std::fma(l, f, 0x1.71547652d0193p+0);
   // Finite y, so that (+-1)^inf is 1: 2^64 decides all else.
   const float b = std::fabs(y);
-  const float c = b > 0x1p+64f ? from_bits(0x5f800000 | (bits(y) & INT32_MIN)) : y;
+  const float c = b > 0x1p+64f ? from_bits(0x5f800000 | (bits(y) & 0x80000000u)) : y;
   double p = std::fma(l, f, static_cast<double>(e)) * static_cast<double>(c);
   p = p > 200.0 ? 200.0 : p;
   p = p < -200.0 ? -200.0 : p;
@@ -44,10 +44,10 @@ AUTOFN_FN float pow(float x, float y) {
   float z = static_cast<float>(from_bits(bits(q) + (bits(t) << 52)));
   // From 2^24 on every y is an even number; the least of the bits, as compilers move a cast into
   // the branches of a choice between numbers.
-  const float d = from_bits(bits(b) < 0x4b800000 ? bits(b) : 0x4b800000);
+  const float d = from_bits(bits(b) < 0x4b800000u ? bits(b) : 0x4b800000u);
   const std::int32_t k = static_cast<std::int32_t>(d);
-  const std::int32_t whole = static_cast<float>(k) == d ? 1 : 0;
-  const std::int32_t odd = k & whole;
+  const std::uint32_t whole = static_cast<float>(k) == d ? 1 : 0;
+  const std::uint32_t odd = static_cast<std::uint32_t>(k) & whole;
   z = from_bits(bits(z) ^ ((odd << 31) & bits(x)));
   // A power of a negative number that is no whole one: NaN.
   const bool nan = (x < 0.0f) & (a < INFINITY) & (whole == 0);

@@ -32,7 +32,7 @@ AUTOFN_FN float tanh(float x) {
   q = std::fma(q * z, y, y);
   // NaN too.
   p = y >= 1.0f ? p : q;
-  return from_bits(bits(p) | (bits(x) & INT32_MIN));
+  return from_bits(bits(p) | (bits(x) & 0x80000000u));
 #endif
 }
 
