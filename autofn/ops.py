@@ -50,7 +50,7 @@ def _zero(*args: Expr) -> tuple[Expr, ...]:
 
 
 def _spherical_bessel_exact(n: int, x: Any) -> Any:
-    if x == 0:
+    if x == 0 or mpmath.isinf(x):
         return mpmath.mpf(0)
     if x < 0:
         return (-1) ** n * _spherical_bessel_exact(n, -x)
@@ -1001,8 +1001,9 @@ TORCH_HELPERS: Mapping[str, str] = {
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
     return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)''',
     "_sinc": '''def _sinc(x):
-    """sin(x) / x, and 1 at 0."""
-    return torch.sinc(x / math.pi)''',
+    """sin(x) / x, 1 at 0 and 0 at infinity."""
+    s = torch.where(x == 0, 1, x)
+    return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)''',
     "_spherical_bessel": '''def _spherical_bessel(n, x):
     """The spherical Bessel function j_n, n >= 1: a series near 0, else upward recurrence."""
     small = torch.abs(x) < n + 1
@@ -1013,7 +1014,8 @@ TORCH_HELPERS: Mapping[str, str] = {
         term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
         series = series + term
     s = torch.where(small, n + 2, x)
-    below, at = torch.sin(s) / s, (torch.sin(s) / s - torch.cos(s)) / s
+    y = torch.where(torch.isinf(s), 0, s)
+    below, at = torch.sin(y) / s, (torch.sin(y) / s - torch.cos(y)) / s
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)''',
@@ -1183,9 +1185,10 @@ AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T r = autofn::reciprocal<kWay>(T(1) + e);
   return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }""",
-    "sinc": """// sin(x) / x, and 1 at 0.
+    "sinc": """// sin(x) / x, 1 at 0 and 0 at infinity.
 template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+  return x == T(0) ? T(1) : y / x;
 }""",
     "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
 // Times c.
@@ -1201,8 +1204,8 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const T inverse = T(1) / x;
-  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
+  const T inverse = T(1) / x, y = std::fabs(x) == T(INFINITY) ? T(0) : x;
+  T below = autofn::sin<kWay>(y) * inverse, at = (below - autofn::cos<kWay>(y)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;

@@ -13,7 +13,7 @@ import sympy
 from mpmath import mp
 from sympy import Expr, Symbol, exp, log, tanh
 
-from autofn import Formula, formula
+from autofn import Formula, Learnable, formula
 from autofn import functions as heads
 from autofn.explain import explain
 from autofn.load import load_file
@@ -425,14 +425,61 @@ def test_limits_at_infinity() -> None:
     def stretched(x, a: float = 2.0):  # type: ignore[no-untyped-def]
         return sympy.asinh(a * x) / (1 + sympy.Abs(x))
 
-    for made, limit in ((slow, 0), (wave, None), (stretched, None)):
+    @formula
+    def bell(x, y, n: float = 2.0):  # type: ignore[no-untyped-def]
+        return exp(-((x * y) ** 2)) * sympy.cos(x) / (1 + x**2) ** n
+
+    @formula
+    def student(x, nu: Learnable = 3.0):  # type: ignore[no-untyped-def]
+        return x * (1 + x**2 / nu) ** (-(nu + 1) / 2)
+
+    @formula
+    def away(x, y, a: float = 1.0):  # type: ignore[no-untyped-def]
+        return 3 * x + y + sympy.sin(a * x * y)
+
+    @formula
+    def one_sided(x, a: float = 1.0):  # type: ignore[no-untyped-def]
+        return exp(x) * (2 + a * x**2 + sympy.cos(a * x))
+
+    given = {"y": 0.7, "a": 2.0, "n": 2.0, "nu": 3.0}
+    for made, above, below in (
+        (slow, 0, 0),
+        (wave, None, None),
+        (stretched, 0, 0),
+        (bell, 0, 0),
+        (student, 0, 0),
+        (away, mp.inf, -mp.inf),
+        (one_sided, mp.inf, 0),
+    ):
         (variant,) = plan(made.definition).variants
-        for sign in (1, -1):
-            point = {"x": sign * mp.inf, "a": 2.0}
+        for sign, limit in ((1, above), (-1, below)):
+            point = {**given, "x": sign * mp.inf}
             (value,) = simulate.exact(variant.forward, point)
             (kernel,) = simulate.simulated(variant.kernels["forward"], point)
             for got in (value, kernel):
-                assert mp.isnan(got) if limit is None else got == limit
+                found = 0 if abs(got) < 1e-70 else got
+                assert mp.isnan(got) if limit is None else found == limit, made.definition.name
+
+
+def test_a_limit_hides_no_nan() -> None:
+    @formula
+    def cauchy(x, y, s: Learnable = 1.0):  # type: ignore[no-untyped-def]
+        return 1 / (1 + ((x - y) / s) ** 2)
+
+    (variant,) = plan(cauchy.definition).variants
+    backward = variant.kernels["backward"]
+    at = {"x": mp.inf, "y": 2.0, "s": 1.5}
+    assert not any(map(mp.isnan, simulate.simulated(backward, at)))
+    for name in at:
+        assert all(map(mp.isnan, simulate.simulated(backward, {**at, name: mp.nan})))
+
+
+def test_products_times_their_sign() -> None:
+    a = sympy.Symbol("a", real=True)
+    for expr in (a * x * sympy.sign(a * x), a * x**2 * sympy.sign(a * x)):
+        found = recognise(expr, frozenset())
+        assert not found.has(sympy.sign) and found.has(sympy.Abs(a * x))
+    assert recognise(a * sympy.sign(a * x), frozenset()).has(sympy.sign)
 
 
 def test_a_kernel_within_budget_is_cheaper_than_as_derived() -> None:

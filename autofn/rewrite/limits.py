@@ -1,14 +1,15 @@
 """Infinite inputs: what a program makes of them, where that is not the limit.
 
 sin(x)/x is NaN at infinity, log(1 + x)/x is inf/inf, and what a sum lost in rounding is inf - inf.
-Where a limit is known and a program misses it, its result is selected there. The last resort: what
-`saturate` has clamped is right already.
+Where a limit is known and a program misses it, its result is selected there; where a sine alone has
+no value there, as in a*x + sin(x), it is taken to be 0. The last resort: what `saturate` has
+clamped is right already.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -18,6 +19,7 @@ from sympy import Add, Expr, Float, S, oo
 
 from autofn.model import Definition
 from autofn.program import Node, Output, Program
+from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import NOTHING
 from autofn.rewrite.simulate import EXACT, Point, exact
 
@@ -35,67 +37,190 @@ NEAR = 1e-3
 VANISHED = 1e-15
 """What is less, at the nearer points already, and goes on falling, goes to 0."""
 
+OTHERS = ((1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0))
+"""Settings of all else, if there is any: of tensors, each 1.37 times the one before; a factor and a
+summand of the defaults of numbers and parameters. A limit is the same in all of them in which the
+formula has a value."""
+
+WAVES = frozenset("sin cos sin_of_sum cos_of_sum".split())
+PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
+"""What stands for one sine after another. With a limit that is the same for all of these, the
+sines are no part of it."""
+
 Evaluation = Callable[[Program, Point], Sequence[Any]]
 """The outputs of a program at a point, as what runs it computes them."""
-
-
-class Limits:
-    """Programs of a formula of one tensor with their limits at its infinities.
-
-    Run-time numbers and parameters may move a limit: with any of them programs stay as they are.
-    """
-
-    def __init__(self, definition: Definition, cotangents: Sequence[str]) -> None:
-        tensors = [leaf.name for leaf in definition.tensors]
-        alone = len(definition.leaves) == 1 == len(tensors) and not definition.options.domain
-        self._tensor = tensors[0] if alone else None
-        self._known = {*tensors, *cotangents}
-
-    def __call__(self, program: Program, reference: Program, evaluated: Evaluation) -> Program:
-        """A forward or backward program, right at infinities. reference: the same function."""
-        name = self._tensor
-        if name is None or name not in program.used():
-            return program
-        if not {each.name for each in program.inputs} <= self._known:
-            return program  # in saved outputs, which have limits of their own
-        sides = [_missed(program, reference, evaluated, name, sign) for sign in (-1, 1)]
-        grown = _Grown(program)
-        outputs = []
-        for output, low, high in zip(program.outputs, *sides, strict=True):
-            same = low is not None and low == high
-            for limits, relation in [(low, "both")] if same else [(low, "le"), (high, "ge")]:
-                if output.node is not None and limits is not None:
-                    node = grown.selected(name, relation, grown.combined(limits), output.node)
-                    output = replace(output, node=node)
-            outputs.append(output)
-        return grown.program(outputs)
-
 
 _Combination = Mapping[str | None, Expr]
 """A limit per direction of which a result is the multiple; of what is not linear, that of None."""
 
 
-def _missed(
-    program: Program, reference: Program, evaluated: Evaluation, name: str, sign: int
-) -> list[_Combination | None]:
-    """Per output its limit at an infinity; None where it has none or the program meets it."""
-    directions: list[str | None] = [each.name for each in program.inputs if each.name != name]
-    ones = dict.fromkeys((each for each in directions if each is not None), 1.0)
-    got = evaluated(program, {**ones, name: sign * math.inf})
-    columns = []
-    for direction in directions or [None]:
-        unit = {each: float(each == direction) for each in ones}
-        columns.append(_limits(reference, unit, name, sign))
-    found: list[_Combination | None] = []
-    for value, limits in zip(got, zip(*columns, strict=True), strict=True):
-        known = [limit for limit in limits if limit is not None]
-        missed = len(known) == len(limits) and _misses(value, Add(*known))
-        found.append(dict(zip(directions or [None], known, strict=True)) if missed else None)
+class Limits:
+    """Programs of a formula with their limits where one of its tensors is infinite."""
+
+    def __init__(self, definition: Definition, cotangents: Sequence[str]) -> None:
+        leaves = [leaf for leaf in definition.leaves if leaf.symbol is not None]
+        tensors = [leaf.name for leaf in definition.tensors]
+        given = defaults(definition)
+        self._tensors = [] if definition.options.domain else tensors
+        self._known = {*(leaf.name for leaf in leaves), *cotangents}
+        self._differentiable = [leaf.name for leaf in definition.differentiable]
+        self._settings = [
+            {
+                leaf.name: value
+                if leaf.name in tensors
+                else factor * given.get(leaf.name, 1) + more
+                for leaf in leaves
+            }
+            for value, factor, more in (OTHERS if len(leaves) > 1 else OTHERS[:1])
+        ]
+
+    def __call__(self, program: Program, reference: Program, evaluated: Evaluation) -> Program:
+        """A forward or backward program, right at infinities. reference: the same function."""
+        if not {each.name for each in program.inputs} <= self._known:
+            return program  # in saved outputs, which have limits of their own
+        for name in self._tensors:
+            if name in program.used():
+                sides = [self._missed(program, reference, evaluated, name, s) for s in (-1, 1)]
+                program = self._selected(program, name, *sides)
+                program = self._without_waves(program, reference, evaluated, name)
+        return program
+
+    def _at(self, name: str, sign: int) -> list[Point]:
+        """The points, one a setting, at which a tensor is infinite."""
+        return [{**setting, name: sign * math.inf} for setting in self._settings]
+
+    def _missed(
+        self, program: Program, reference: Program, evaluated: Evaluation, name: str, sign: int
+    ) -> list[_Combination | None]:
+        """Per output its limit at an infinity; None where it has none or the program meets it."""
+        points = self._at(name, sign)
+        got = [evaluated(program, point) for point in points]
+        if len(got) > 1 and not any(_is_nan(value) for row in got for value in row):
+            return [None] * len(program.outputs)
+        directions: list[str | None] = [i.name for i in program.inputs if i.name not in points[0]]
+        directions = directions or [None]
+        limits = []
+        for point in points:
+            units = [{str(each): float(each == one) for each in directions} for one in directions]
+            columns = [_limits(reference, {**point, **unit}, name, sign) for unit in units]
+            limits.append(list(zip(*columns, strict=True)))
+        found: list[_Combination | None] = []
+        for k in range(len(program.outputs)):
+            known = _same([at[k] for at in limits], finite=len(points) > 1)
+            missed = known is not None and any(
+                S.NaN not in at[k] and _misses(row[k], Add(*at[k]))
+                for row, at in zip(got, limits, strict=True)
+            )
+            found.append(dict(zip(directions, known, strict=True)) if known and missed else None)
+        return found
+
+    def _selected(
+        self,
+        program: Program,
+        name: str,
+        lows: Sequence[_Combination | None],
+        highs: Sequence[_Combination | None],
+    ) -> Program:
+        """The program with these limits of its outputs at minus infinity, and at infinity."""
+        grown = _Grown(program)
+        beside = [each for each in self._differentiable if each != name and each in program.used()]
+        outputs = []
+        for output, low, high in zip(program.outputs, lows, highs, strict=True):
+            same = low is not None and low == high
+            for limits, relation in [(low, "both")] if same else [(low, "le"), (high, "ge")]:
+                if output.node is not None and limits is not None:
+                    limit = grown.plus_zeros(grown.combined(limits), beside)
+                    node = grown.selected(grown.is_infinite(name, relation), limit, output.node)
+                    output = replace(output, node=node)
+            outputs.append(output)
+        return grown.program(outputs)
+
+    def _without_waves(
+        self, program: Program, reference: Program, evaluated: Evaluation, name: str
+    ) -> Program:
+        """The program with its sines 0 at an infinity where they have no part in the limits."""
+        waves = _waves(program, name)
+        reached = _reached(program, waves)
+        of_outputs = [k for k, output in enumerate(program.outputs) if output.node in reached]
+        for relation, signs in (("both", (-1, 1)), ("ge", (1,)), ("le", (-1,))):
+            points = [(sign, point) for sign in signs for point in self._at(name, sign)]
+            got = [evaluated(program, point) for _, point in points]
+            if not any(_is_nan(row[k]) for row in got for k in of_outputs):
+                continue
+            without = _with_zeros(program, waves, name, relation)
+            phased = [_phased(reference, name, phases) for phases in PHASES]
+            for sign, point in points:
+                limits = [_limits(each, point, name, sign) for each in phased]
+                if not _are_met(evaluated(without, point), limits, of_outputs):
+                    break
+            else:
+                return without
+        return program
+
+
+def _waves(program: Program, name: str) -> list[int]:
+    """The sines of an input in a program."""
+    inputs = {k for k, node in enumerate(program.nodes) if node.input == name}
+    reached = _reached(program, inputs)
+    return [k for k in sorted(reached) if program.nodes[k].op in WAVES]
+
+
+def _reached(program: Program, sources: Collection[int]) -> set[int]:
+    """The nodes that depend on any of some nodes, which are among them."""
+    found = set(sources)
+    for k, node in enumerate(program.nodes):
+        if not found.isdisjoint(node.args):
+            found.add(k)
     return found
 
 
+def _phased(reference: Program, name: str, phases: Sequence[float]) -> Program:
+    """The program with numbers in place of its sines."""
+    nodes = list(reference.nodes)
+    for turn, k in enumerate(_waves(reference, name)):
+        nodes[k] = Node("constant", constant=Float(phases[turn % len(phases)]), number=True)
+    return replace(reference, nodes=tuple(nodes))
+
+
+def _are_met(
+    got: Sequence[Any], limits: Sequence[Sequence[Expr | None]], outputs: Sequence[int]
+) -> bool:
+    """Whether outputs are the limits that they have with any phases, where they have values."""
+    for k in outputs:
+        first, *others = (each[k] for each in limits)
+        if first is S.NaN:
+            continue
+        if first is None or not all(_are_same([first], [other]) for other in others):
+            return False
+        if _misses(got[k], first):
+            return False
+    return True
+
+
+def _with_zeros(program: Program, waves: Collection[int], name: str, relation: str) -> Program:
+    """The program with its sines 0 at an infinity, or at both."""
+    grown = _Grown(replace(program, nodes=()))
+    places: list[int] = []
+    at_infinity: int | None = None
+    for k, node in enumerate(program.nodes):
+        places.append(grown.append(replace(node, args=tuple(places[arg] for arg in node.args))))
+        if k in waves:
+            if at_infinity is None:
+                at_infinity = grown.is_infinite(name, relation)
+            places[k] = grown.selected(at_infinity, grown.constant(S.Zero), places[k])
+    return grown.program(
+        [
+            output if output.node is None else replace(output, node=places[output.node])
+            for output in program.outputs
+        ]
+    )
+
+
 def _limits(reference: Program, others: Point, name: str, sign: int) -> list[Expr | None]:
-    """Per output its limit, infinite ones included; None where it has none or it is not seen."""
+    """Per output its limit, infinite ones included; None where it has none or it is not seen.
+
+    NaN where the function has no value.
+    """
     found: list[Expr | None] = [None] * len(reference.outputs)
     for near, nearer in FAR:
         with mp.workprec(EXACT):
@@ -112,6 +237,8 @@ def _or_zero(value: mp.mpf) -> mp.mpf:
 
 
 def _approached(values: Sequence[mp.mpf]) -> Expr | None:
+    if all(map(mp.isnan, values)):
+        return S.NaN
     if not all(map(mp.isfinite, values)):
         return None
     near, *beside, nearer = values
@@ -137,6 +264,28 @@ def _misses(value: Any, limit: Expr) -> bool:
     return bool(abs(_or_zero(value) - float(limit)) > NEAR * abs(float(limit)))
 
 
+def _is_nan(value: Any) -> bool:
+    return isinstance(value, mp.mpf) and bool(mp.isnan(value))
+
+
+def _are_same(limits: Sequence[Expr | None], others: Sequence[Expr | None]) -> bool:
+    """Whether there are limits, and the same."""
+    return all(
+        a is not None and b is not None and math.isclose(float(a), float(b), rel_tol=SAME)
+        for a, b in zip(limits, others, strict=True)
+    )
+
+
+def _same(settings: Sequence[Sequence[Expr | None]], *, finite: bool) -> list[Expr] | None:
+    """The limits per direction, if they are the same in all settings that have a value."""
+    first, *others = settings
+    known = [each for each in first if each is not None and (each.is_finite or not finite)]
+    if len(known) < len(first) or S.NaN in first:
+        return None
+    same = all(S.NaN in other or _are_same(first, other) for other in others)
+    return known if same else None
+
+
 class _Grown:
     """A program with further nodes."""
 
@@ -147,14 +296,16 @@ class _Grown:
     def program(self, outputs: Sequence[Output]) -> Program:
         return replace(self._program, nodes=tuple(self._nodes), outputs=tuple(outputs))
 
-    def _add(self, op: str, *args: int) -> int:
-        axes = frozenset[str]().union(*(self._nodes[arg].axes for arg in args))
-        self._nodes.append(Node(op, args, axes=axes))
+    def append(self, node: Node) -> int:
+        self._nodes.append(node)
         return len(self._nodes) - 1
 
-    def _constant(self, value: Expr) -> int:
-        self._nodes.append(Node("constant", constant=value, number=True))
-        return len(self._nodes) - 1
+    def constant(self, value: Expr) -> int:
+        return self.append(Node("constant", constant=value, number=True))
+
+    def _add(self, op: str, *args: int) -> int:
+        axes = frozenset[str]().union(*(self._nodes[arg].axes for arg in args))
+        return self.append(Node(op, args, axes=axes))
 
     def _input(self, name: str) -> int:
         return next(k for k, node in enumerate(self._nodes) if node.input == name)
@@ -163,7 +314,7 @@ class _Grown:
         """The sum of the directions times their limits; the limit where there is none."""
         total: int | None = None
         for direction, limit in limits.items():
-            value = self._constant(limit)
+            value = self.constant(limit)
             if direction is not None and limit != 0:
                 value = self._add("mul", self._input(direction), value)
             if total is None or limit != 0:
@@ -171,11 +322,19 @@ class _Grown:
         assert total is not None
         return total
 
-    def selected(self, name: str, relation: str, limit: int, value: int) -> int:
-        """The value, and the limit at an infinity, or at both."""
+    def plus_zeros(self, value: int, names: Sequence[str]) -> int:
+        """The value, or NaN where one of these inputs is."""
+        for name in names:
+            zero = self._add("mul", self._input(name), self.constant(S.Zero))
+            value = self._add("add", value, zero)
+        return value
+
+    def is_infinite(self, name: str, relation: str) -> int:
+        """Whether an input is at an infinity, or at both."""
         x = self._input(name)
         if relation == "both":
-            there = self._add("ge", self._add("abs", x), self._constant(oo))
-        else:
-            there = self._add(relation, x, self._constant(oo if relation == "ge" else -oo))
-        return self._add("select", there, limit, value)
+            return self._add("ge", self._add("abs", x), self.constant(oo))
+        return self._add(relation, x, self.constant(oo if relation == "ge" else -oo))
+
+    def selected(self, condition: int, value: int, otherwise: int) -> int:
+        return self._add("select", condition, value, otherwise)

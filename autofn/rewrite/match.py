@@ -301,6 +301,11 @@ def _other_factors(
             left = [each for each in factors if each not in mine]
             yield from _other_factors(rest, left, {**found, first: Mul(*mine)}, parameters)
         return
+    if isinstance(found.get(first), Mul):
+        others = _without(factors, found[first].args)
+        if others is not None:
+            yield from _other_factors(rest, others, found, parameters)
+        return
     base, wanted = first.as_base_exp() if not isinstance(first, sympy.exp) else (first, S.One)
     for k, factor in enumerate(factors):
         body, power = factor.as_base_exp() if not isinstance(factor, sympy.exp) else (factor, S.One)
@@ -311,6 +316,20 @@ def _other_factors(
             if power != wanted:
                 left.append(body ** (power - wanted))
             yield from _other_factors(rest, left, after, parameters)
+
+
+def _without(factors: list[Expr], wanted: Sequence[Expr]) -> list[Expr] | None:
+    """The factors without those wanted, a power with one less; None where one is missing."""
+    left = list(factors)
+    for each in wanted:
+        powers = (f for f in left if f == each or (f.is_Pow and f.args[0] == each))
+        power = next(powers, None)
+        if power is None or not (power == each or (power.args[1].is_Integer and power.args[1] > 1)):
+            return None
+        left.remove(power)
+        if power != each:
+            left.append(power / each)
+    return left
 
 
 def _in_power(rule: Rule, node: Pow, parameters: frozenset[Symbol]) -> Expr | None:

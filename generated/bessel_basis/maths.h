@@ -18,9 +18,10 @@ namespace autofn_bessel_basis {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// sin(x) / x, and 1 at 0.
+// sin(x) / x, 1 at 0 and 0 at infinity.
 template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+  return x == T(0) ? T(1) : y / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -38,8 +39,8 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const T inverse = T(1) / x;
-  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
+  const T inverse = T(1) / x, y = std::fabs(x) == T(INFINITY) ? T(0) : x;
+  T below = autofn::sin<kWay>(y) * inverse, at = (below - autofn::cos<kWay>(y)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;

@@ -18,8 +18,9 @@ from ._tensors import add, scalar
 
 
 def _sinc(x):
-    """sin(x) / x, and 1 at 0."""
-    return torch.sinc(x / math.pi)
+    """sin(x) / x, 1 at 0 and 0 at infinity."""
+    s = torch.where(x == 0, 1, x)
+    return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)
 
 
 def _spherical_bessel(n, x):
@@ -32,7 +33,8 @@ def _spherical_bessel(n, x):
         term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
         series = series + term
     s = torch.where(small, n + 2, x)
-    below, at = torch.sin(s) / s, (torch.sin(s) / s - torch.cos(s)) / s
+    y = torch.where(torch.isinf(s), 0, s)
+    below, at = torch.sin(y) / s, (torch.sin(y) / s - torch.cos(y)) / s
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)

@@ -35,9 +35,10 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }
 
-// sin(x) / x, and 1 at 0.
+// sin(x) / x, 1 at 0 and 0 at infinity.
 template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  return x == T(0) ? T(1) : autofn::sin<kWay>(x) / x;
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+  return x == T(0) ? T(1) : y / x;
 }
 
 // The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -55,8 +56,8 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const T inverse = T(1) / x;
-  T below = autofn::sin<kWay>(x) * inverse, at = (below - autofn::cos<kWay>(x)) * inverse;
+  const T inverse = T(1) / x, y = std::fabs(x) == T(INFINITY) ? T(0) : x;
+  T below = autofn::sin<kWay>(y) * inverse, at = (below - autofn::cos<kWay>(y)) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -67,9 +68,9 @@ template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x)
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  const T sn0 = autofn::sin<kWay>(v0);
-  const T v1 = x * (sn0 * sinc<kWay>(v0) + T(1));
-  return std::fabs(v0) > T(1) ? x + square(sn0) / alpha : v1;
+  const T v1 = std::fabs(x) >= T(INFINITY) ? T(0) : autofn::sin<kWay>(v0);
+  const T v2 = x * (v1 * sinc<kWay>(v0) + T(1));
+  return std::fabs(v0) > T(1) ? x + square(v1) / alpha : v2;
 }
 
 namespace scalar {

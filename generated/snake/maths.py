@@ -17,8 +17,9 @@ from ._tensors import add
 
 
 def _sinc(x):
-    """sin(x) / x, and 1 at 0."""
-    return torch.sinc(x / math.pi)
+    """sin(x) / x, 1 at 0 and 0 at infinity."""
+    s = torch.where(x == 0, 1, x)
+    return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)
 
 
 def _spherical_bessel(n, x):
@@ -31,7 +32,8 @@ def _spherical_bessel(n, x):
         term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
         series = series + term
     s = torch.where(small, n + 2, x)
-    below, at = torch.sin(s) / s, (torch.sin(s) / s - torch.cos(s)) / s
+    y = torch.where(torch.isinf(s), 0, s)
+    below, at = torch.sin(y) / s, (torch.sin(y) / s - torch.cos(y)) / s
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)
@@ -40,7 +42,8 @@ def _spherical_bessel(n, x):
 def forward(x, alpha):
     """The formula."""
     v0 = alpha * x
-    return x * (torch.sin(v0) * _sinc(v0) + 1)
+    v1 = torch.where(torch.abs(x) >= math.inf, 0, torch.sin(v0)) * _sinc(v0) + 1
+    return x * v1
 
 
 def vjp(needs, grad, x, alpha):

@@ -48,7 +48,8 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
-  const T v0 = square(autofn::sin<kWay>(autofn::times_exp<kWay>(x, alpha)));
+  const T sn0 = autofn::sin<kWay>(autofn::times_exp<kWay>(x, alpha));
+  const T v0 = square(std::fabs(x) >= T(INFINITY) ? T(0) : sn0);
   return x + v0 / (autofn::exp<kWay>(beta) + T(1e-09));
 }
 
