@@ -21,6 +21,7 @@ from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op, quick_ulp
 from autofn.recognise import recognise
 from autofn.resources import templates
+from autofn.rewrite.simulate import DOUBLE, EXPONENTIAL_OF_SUM, PAST, SINGLE
 
 PARAMETRISED = {
     "powi": (1, 2, 3, 5, 12),
@@ -234,6 +235,26 @@ def test_every_supported_sympy_function_reaches_an_operation() -> None:
             known = isinstance(node, (*BY_CLASS, sympy.Add, sympy.Mul, sympy.Pow, sympy.Piecewise))
             pair = sympy.functions.elementary.piecewise.ExprCondPair
             assert known or not node.args or isinstance(node, pair), (expr, node)
+
+
+@pytest.mark.parametrize("kind", ["double", "float"])
+@pytest.mark.parametrize("name", sorted(EXPONENTIAL_OF_SUM & {op for op, _ in CASES}))
+def test_what_an_overflowed_argument_lost_is_not_looked_at(
+    library: ctypes.CDLL, name: str, kind: str
+) -> None:
+    """As simulation has it: a*(x - y) may be infinite, and what it lost NaN."""
+    function = library[f"{name}_{kind}"]
+    function.restype = ctypes.c_double
+    past = PAST[SINGLE if kind == "float" else DOUBLE]
+    first = [0.7] * (arity(OPS[name]) - 2)
+    for x in (-math.inf, -1e30, -1.5 * past, 1.5 * past, 1e30, math.inf):
+        if x < 0 and name.startswith("decay"):
+            continue
+        want, *got = (
+            function((ctypes.c_double * 3)(*(*first, x, rest, 0.0)[:3]))
+            for rest in (0.0, math.nan, math.inf, -math.inf)
+        )
+        assert not math.isnan(want) and got == [want] * 3, x
 
 
 QUICK_OPS = [name for name in OPS if quick_ulp(name, 1)]
