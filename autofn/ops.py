@@ -1031,7 +1031,7 @@ TORCH_HELPERS: Mapping[str, str] = {
     found = torch.expm1(s) / s
     for k in range(1, n):
         found = (found - 1 / math.factorial(k)) / s
-    return torch.where(small, series, found)''',
+    return torch.where(small, series, torch.where(x < math.inf, found, x))''',
     "_expm1mx": '''def _expm1mx(x):
     """exp(x) - 1 - x: a series near 0."""
     small = torch.abs(x) < 1
@@ -1050,7 +1050,8 @@ TORCH_HELPERS: Mapping[str, str] = {
     series = torch.zeros_like(s)
     for k in range(35, 1, -2):
         series = series * square + 2 / k
-    return torch.where(small, r * (square * series - s), torch.log1p(x) - x)''',
+    far = torch.where(x < math.inf, torch.log1p(x) - x, -x)
+    return torch.where(small, r * (square * series - s), far)''',
     "_pow1pm1": '''def _pow1pm1(x, y):
     """(1 + x)**y - 1: by its logarithm where the difference cancels."""
     exponent = y * torch.log1p(torch.clamp(x, min=-0.9))
@@ -1232,7 +1233,8 @@ template <int N, typename T> AUTOFN_FN T phi(T x) {
   }
   factorial *= T(N);
   constexpr int kLast = N + (sizeof(T) == 4 ? 14 : 20);
-  return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, kLast>(x) / factorial : found;
+  const T far = x < T(INFINITY) ? found : x;
+  return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, kLast>(x) / factorial : far;
 }""",
     "expm1mx": """// exp(x) - 1 - x: a series near 0.
 template <autofn::Way kWay, typename T> AUTOFN_FN T expm1mx(T x) {
@@ -1248,7 +1250,8 @@ template <typename T> AUTOFN_FN T log1pmx(T x) {
   const T r = x / (T(2) + x), square = r * r;
   T series = T(0);
   for (int k = sizeof(T) == 4 ? 17 : 35; k > 1; k -= 2) series = series * square + T(2) / T(k);
-  return std::fabs(x) < T(0.5) ? r * (square * series - x) : autofn::log1p(x) - x;
+  const T far = x < T(INFINITY) ? autofn::log1p(x) - x : -x;
+  return std::fabs(x) < T(0.5) ? r * (square * series - x) : far;
 }""",
     "pow1pm1": """// (1 + x)**y - 1: by its logarithm where the difference cancels.
 template <typename T> AUTOFN_FN T pow1pm1(T x, T y) {

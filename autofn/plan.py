@@ -356,8 +356,11 @@ class _Search:
 
         At half of them, and none of those, in double backward, whose programs are long.
         """
+        exprs = [each.expr for each in self._forward[1] if each.expr is not None]
+        given = sample.inside(sample.of_arguments(self._given, self._tensors, exprs), self._domains)
+        points = [*self._points, *map(self._with_outputs, given)]
         if pass_name == "double_backward":
-            return simulate.sampled(program, self._points[::2], frozenset(self._tensors))
+            return simulate.sampled(program, points[::2], frozenset(self._tensors))
 
         def values(point: simulate.Point) -> list[Any]:
             return simulate.exact(program, self._with_outputs(point))
@@ -368,7 +371,7 @@ class _Search:
             for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
         ] + sample.with_carries(self._given, self._tensors)
         inside = sample.inside(extreme, self._domains)
-        points = [*self._points, *map(self._with_outputs, inside)]
+        points += map(self._with_outputs, inside)
         return simulate.sampled(program, points, frozenset(self._tensors))
 
     def _in_16_bits(

@@ -156,14 +156,17 @@ class _Compensation:
                 return None
             zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
             return self._add("select", (condition, *(zero if r is None else r for r in rests)))
-        if node.op == "div" and self._nodes[node.args[1]].number:
+        if node.op == "div" and self._rest(node.args[1]) is None:
             a, b = node.args
-            # a - q b is exact; dividing by a number is one reciprocal for all elements.
+            # a - q b is exact.
             left = self._add("neg", (self._add("product_rest", (index, b)),))
             exact = self._add("sub", (a, self._add("mul", (index, b))))
-            one = self._add("constant", old=Node("constant", constant=Integer(1), number=True))
             total = self._total([exact, left, self._rest(a)])
             assert total is not None
+            if not self._nodes[b].number:
+                return self._add("div", (total, b))
+            # Dividing by a number is one reciprocal for all elements.
+            one = self._add("constant", old=Node("constant", constant=Integer(1), number=True))
             return self._add("mul", (total, self._add("div", (one, b))))
         return None
 

@@ -106,7 +106,7 @@ class Limits:
             limits.append(list(zip(*columns, strict=True)))
         found: list[_Combination | None] = []
         for k in range(len(program.outputs)):
-            known = _same([at[k] for at in limits], finite=len(points) > 1)
+            known = _same([at[k] for at in limits], finite=len(self._tensors) > 1)
             missed = known is not None and any(
                 S.NaN not in at[k] and _misses(row[k], Add(*at[k]))
                 for row, at in zip(got, limits, strict=True)

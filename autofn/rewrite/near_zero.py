@@ -8,7 +8,7 @@ used as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import sympy
@@ -32,6 +32,9 @@ CANCELS = 8.0
 
 AT_ZERO = 2.0**-70
 """Where a function is as good as at 0, and can still be evaluated."""
+
+LINEAR = 20
+"""The size of an argument that is looked at as a linear function."""
 
 SMALL = 1e-25
 """What is nothing in 30 digits."""
@@ -107,9 +110,14 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
 
 
 def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
-    """The expression with x written in `T`, which u is; None where u is no multiple of x."""
-    scale = u / x
-    return None if x in scale.free_symbols else expr.xreplace({x: T / scale})
+    """The expression with x written in `T`, which u is; None where u is not linear in x."""
+    if trees.size(u) > LINEAR or not u.is_polynomial(x):
+        return None
+    line = sympy.Poly(u, x)
+    if line.degree() != 1:
+        return None
+    scale, shift = line.all_coeffs()
+    return expr.xreplace({x: sympy.expand((T - shift) / scale)})
 
 
 def for_kernels(expr: Expr) -> Expr:
@@ -172,40 +180,62 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
     candidates = {x for bottom in bottoms for x in bottom.free_symbols}
     for x in sorted(candidates, key=lambda symbol: symbol.name):
         others, own = node.as_independent(x, as_Add=False)
-        found = _of_one(own, x, parameters)
-        if found is None or found[1].is_rational_function(T):
-            continue
-        if not any(_vanishes(bottom.xreplace({x: S.Zero})) for bottom in bottoms):
-            continue
-        factor, in_t, u = found
-        if (fitted := _quotient(in_t)) is not None:
-            first, radius = fitted
-            return others * Piecewise(
-                (factor * first.xreplace({T: u}), Abs(u) < radius), (own, True), evaluate=False
-            )
+        alone = Mul(*(each for each in Mul.make_args(own) if each.free_symbols == {x}))
+        for part in dict.fromkeys((own, alone)):
+            for factor, in_t, u in _of_one(part, x, parameters):
+                vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
+                if vanishes and (fitted := _quotient(in_t)) is not None:
+                    first, radius = fitted
+                    near = (factor * first.xreplace({T: u}), Abs(u) < radius)
+                    return others * (own / part) * Piecewise(near, (part, True), evaluate=False)
     return None
 
 
-def _of_one(own: Expr, x: Symbol, parameters: frozenset[Symbol]) -> tuple[Expr, Expr, Expr] | None:
-    """A factor of parameters, a function in `T`, and what that is of: x, or parameters times x."""
+def _bottoms(product: Expr) -> list[Expr]:
+    factors = (each.as_base_exp() for each in Mul.make_args(product))
+    return [base.xreplace({T: S.Zero}) for base, power in factors if power.is_negative]
+
+
+def _of_one(
+    own: Expr, x: Symbol, parameters: frozenset[Symbol]
+) -> Iterator[tuple[Expr, Expr, Expr]]:
+    """A factor of parameters, a function in `T`, and what that is of: x, or a linear function of x.
+
+    Of a linear function of several symbols x is a tensor's, and the others are of parameters.
+    """
     if own.free_symbols == {x}:
-        return S.One, own.xreplace({x: T}), x
-    if x in parameters or not own.free_symbols <= parameters | {x}:
-        return None
+        yield S.One, own.xreplace({x: T}), x
+    elif x in parameters or not own.free_symbols <= parameters | {x}:
+        return
     for u in sorted(_arguments(own), key=sympy.default_sort_key):
         scaled = _scaled(own, x, u)
         if scaled is None or (u / x).is_number:
             continue
         factor, in_t = sympy.factor_terms(scaled).as_independent(T, as_Add=False)
         if in_t.free_symbols == {T}:
-            return factor, in_t, u
-    return None
+            yield factor, in_t, u
 
 
 def _arguments(expr: Expr) -> set[Basic]:
-    return {
+    """What the functions in an expression are of, and x/s of (x/s)**2."""
+    found = {
         arg for each in trees.nodes(expr) if isinstance(each, sympy.Function) for arg in each.args
     }
+    powers = [u.as_independent(*u.free_symbols, as_Add=False)[1] for u in found if _is_expr(u)]
+    return found | {root for power in powers if (root := _root(power)) is not None}
+
+
+def _is_expr(u: Basic) -> bool:
+    return isinstance(u, Expr) and bool(u.free_symbols)
+
+
+def _root(product: Expr) -> Expr | None:
+    """x/s of x**2/s**2; None of what is no such product of several symbols."""
+    factors = [each.as_base_exp() for each in Mul.make_args(product)]
+    if len(factors) < 2 or not all(b.is_Symbol and e.is_Integer for b, e in factors):
+        return None
+    n = int(sympy.igcd(*(e for _, e in factors)))
+    return Mul(*(b ** (e / n) for b, e in factors)) if n > 1 else None
 
 
 def _vanishes(number: Expr) -> bool:

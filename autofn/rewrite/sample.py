@@ -9,8 +9,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
+import sympy
 from mpmath import mp
+from sympy import Basic, Expr, Float, Function
 
+from autofn import trees
 from autofn.model import Definition
 from autofn.rewrite.simulate import Point
 
@@ -179,6 +182,64 @@ def with_carries(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Po
     sizes = [sign * _single(v) for v in CARRIES for sign in (1.0, -1.0)]
     return [{**all_points[0], tensors[0]: size} for size in sizes]
 
+
+ARGUMENTS = (83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7, 431.0)
+BESIDE_ZERO = (1e-5, 3e-4, 4e-3, 0.06)
+"""Sizes of the arguments of functions, such as (x - a)/b, and relative distances of x from where
+one is 0, at which a formula of one tensor is looked at."""
+
+MOST = 3
+"""How many such arguments."""
+
+
+def of_arguments(
+    all_points: Sequence[Point], tensors: Sequence[str], exprs: Sequence[Expr]
+) -> list[Point]:
+    """Points at which linear functions of the one tensor that functions are of have those sizes.
+
+    exprs: the formula, in symbols that the points name.
+    """
+    if len(tensors) != 1 or not all_points:
+        return []
+    (x,), beside = tensors, all_points[0]
+    lines: list[tuple[float, float]] = []
+    for expr in exprs:
+        for node in trees.nodes(expr):
+            for u in node.args if isinstance(node, Function) else ():
+                line = _line(u, x, beside)
+                if line is not None and line not in lines:
+                    lines.append(line)
+    found: list[Point] = []
+    for scale, shift in lines[:MOST]:
+        sizes = [sign * size for size in ARGUMENTS for sign in (1, -1)]
+        values = [(size - shift) / scale for size in sizes]
+        if shift:
+            root = -shift / scale
+            values += [root, *(root * (1 + sign * d) for d in BESIDE_ZERO for sign in (1, -1))]
+        found += [{**beside, x: _single(v)} for v in values if abs(v) < LARGEST / 2]
+    return found
+
+
+def _line(u: Basic, x: str, beside: Point) -> tuple[float, float] | None:
+    """The slope and the start of a linear function of x other than x and -x."""
+    symbols = u.free_symbols
+    if not isinstance(u, Expr) or x not in {s.name for s in symbols} or trees.size(u) > LINEAR:
+        return None
+    (symbol,) = (s for s in symbols if s.name == x)
+    if not u.is_polynomial(symbol) or sympy.degree(u, symbol) != 1:
+        return None
+    start, end = (
+        u.xreplace({s: Float(at if s == symbol else beside.get(s.name, 1.0)) for s in symbols})
+        for at in (0.0, 1.0)
+    )
+    if not (start.is_Number and end.is_Number and start.is_finite and end.is_finite):
+        return None
+    scale, shift = float(end - start), float(start)
+    return None if scale == 0 or (abs(scale) == 1 and shift == 0) else (scale, shift)
+
+
+LINEAR = 20
+"""The size of an argument that is looked at as a linear function."""
 
 LARGEST = 2.0**128
 """What no number of float32 reaches."""
