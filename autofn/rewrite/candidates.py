@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
-from sympy import Dummy, Expr, Piecewise, Rational, Symbol
+from sympy import Dummy, Expr, Mul, Piecewise, Rational, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -156,6 +156,13 @@ def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:
         return Piecewise(*branches, evaluate=False)
     if trees.size(expr) > LIMIT:
         return expr
+    pieces = [each for each in Mul.make_args(expr) if isinstance(each, Piecewise)]
+    if len(pieces) == 1:
+        beside = Mul(*(each for each in Mul.make_args(expr) if each != pieces[0]))
+        branches = [(beside * value, where) for value, where in pieces[0].args]
+        inside = Piecewise(*branches, evaluate=False)
+        formed = _in_form(form, inside, tensors)
+        return formed if formed != inside else expr
     inputs = sorted(
         (each for each in expr.atoms(heads.clamp) if each.args[0].is_Symbol),
         key=sympy.default_sort_key,

@@ -80,9 +80,9 @@ class Limits:
             return program  # in saved outputs, which have limits of their own
         for name in self._tensors:
             if name in program.used():
+                program = self._without_waves(program, reference, evaluated, name)
                 sides = [self._missed(program, reference, evaluated, name, s) for s in (-1, 1)]
                 program = self._selected(program, name, *sides)
-                program = self._without_waves(program, reference, evaluated, name)
         return program
 
     def _at(self, name: str, sign: int) -> list[Point]:

@@ -19,7 +19,7 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.program import Input, Result, lower
 from autofn.rewrite.heads import offset, polynomial
-from autofn.rewrite.near_zero import T
+from autofn.rewrite.near_zero import T, of_one
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 from autofn.rewrite.simulate import exact
 
@@ -41,7 +41,7 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
     Only of a product of a function of one tensor and others that lack that tensor.
     """
     for x, others, own in functions_in(expr, tensors):
-        if regimes := _regimes(own, part):
+        if x.is_Symbol and (regimes := _regimes(own, part)):
             return [
                 (others * beside * polynomial(cut, beside**step, *found), Abs(beside) < radius)
                 for cut, step, root, radius, found in regimes
@@ -50,9 +50,9 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
     return []
 
 
-def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Symbol, Expr, Expr]]:
+def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Expr, Expr, Expr]]:
     """Each tensor x with the two factors of a product: one that lacks x, and a function of x alone,
-    in `T`. Of an input that is clamped the input itself.
+    in `T`; or of a linear function of x in its place. Of an input that is clamped the input itself.
     """
     if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
         return
@@ -62,6 +62,9 @@ def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Symbo
         others, own = common.as_independent(x, as_Add=False)
         if own.free_symbols == {x}:
             yield x, others, own.xreplace({x: T})
+        else:
+            for factor, in_t, u in of_one(own, x, own.free_symbols - tensors):
+                yield u, others * factor, in_t
 
 
 def function_of(own: Expr) -> Callable[[mp.mpf], mp.mpf]:

@@ -182,12 +182,12 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         others, own = node.as_independent(x, as_Add=False)
         alone = Mul(*(each for each in Mul.make_args(own) if each.free_symbols == {x}))
         for part in dict.fromkeys((own, alone)):
-            for factor, in_t, u in _of_one(part, x, parameters):
+            for factor, in_t, u in of_one(part, x, parameters):
                 vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
                 if vanishes and (fitted := _quotient(in_t)) is not None:
                     first, radius = fitted
-                    near = (factor * first.xreplace({T: u}), Abs(u) < radius)
-                    return others * (own / part) * Piecewise(near, (part, True), evaluate=False)
+                    near = (own / part) * factor * first.xreplace({T: u})
+                    return others * Piecewise((near, Abs(u) < radius), (own, True), evaluate=False)
     return None
 
 
@@ -196,7 +196,7 @@ def _bottoms(product: Expr) -> list[Expr]:
     return [base.xreplace({T: S.Zero}) for base, power in factors if power.is_negative]
 
 
-def _of_one(
+def of_one(
     own: Expr, x: Symbol, parameters: frozenset[Symbol]
 ) -> Iterator[tuple[Expr, Expr, Expr]]:
     """A factor of parameters, a function in `T`, and what that is of: x, or a linear function of x.

@@ -81,7 +81,7 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     if needs[1] and d_x is not None:
         grad_x = alpha * v4
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, x * (2 * v5) * (cs0**2 - sn0**2))
+        grad_x = add(grad_x, x * (2 * v5) * (cs0 - sn0) * (sn0 + cs0))
     if needs[2] and d_x is not None:
         grad_alpha = x * v4
     if needs[2] and d_alpha is not None:
@@ -123,7 +123,7 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     if needs[1] and d_grad is not None:
         d_grad_alpha = d_grad * x**2 * (cs0 * v3 - sn0 * v2)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, x * (grad * (2 * d_x)) * (cs0**2 - sn0**2))
+        d_grad_alpha = add(d_grad_alpha, x * (grad * (2 * d_x)) * (cs0 - sn0) * (sn0 + cs0))
     if needs[1] and d_alpha is not None:
         v4 = sn0 * _spherical_bessel(2, v0) - v3 * (2 * sn0) - cs0 * (3 * v2)
         d_grad_alpha = add(d_grad_alpha, grad * (0.6666666666666666 * d_alpha) * x**3 * v4)

@@ -100,36 +100,6 @@ void xielu_backward_block(
   if (uniform) {  // what depends on parameters alone is computed once
     const T alpha_p_one = alpha_p[0];
     const T alpha_n_one = alpha_n[0];
-  #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      xielu_backward(grad[i], x[i], alpha_p_one, alpha_n_one, beta, eps, grad_x[i],
-          grad_alpha_p[i], grad_alpha_n[i]);
-    }
-    return;
-  }
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    xielu_backward(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_x[i], grad_alpha_p[i],
-        grad_alpha_n[i]);
-  }
-}
-
-template <typename T>
-void xielu_backward_block_16_bits(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
-    bool uniform) {
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  const T* alpha_p = inputs[2];
-  const T* alpha_n = inputs[3];
-  const T beta = T(numbers[0]);
-  const T eps = T(numbers[1]);
-  T* grad_x = outputs[0];
-  T* grad_alpha_p = outputs[1];
-  T* grad_alpha_n = outputs[2];
-  if (uniform) {  // what depends on parameters alone is computed once
-    const T alpha_p_one = alpha_p[0];
-    const T alpha_n_one = alpha_n[0];
     // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
     // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
     constexpr std::int64_t kPart = 512;
@@ -224,8 +194,7 @@ using namespace autofn_xielu;
 
 const Blocks kBlocks[] = {
     {xielu_forward_block<float>, xielu_forward_block_16_bits<float>, xielu_forward_block<double>},
-    {xielu_backward_block<float>, xielu_backward_block_16_bits<float>,
-        xielu_backward_block<double>},
+    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block<double>},
     {xielu_double_backward_block<float>, xielu_double_backward_block<float>,
         xielu_double_backward_block<double>},
 };

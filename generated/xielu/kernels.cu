@@ -126,15 +126,9 @@ template <typename S> struct xielu_backward_op {
     Pack<T, N> grad_x_v, grad_alpha_p_v, grad_alpha_n_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      if constexpr (sizeof(S) == 2) {
-        xielu_backward_16_bits(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha_p.at[k]),
-            widen(in.alpha_n.at[k]), beta, eps, grad_x_v.at[k], grad_alpha_p_v.at[k],
-            grad_alpha_n_v.at[k]);
-      } else {
-        xielu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha_p.at[k]),
-            widen(in.alpha_n.at[k]), beta, eps, grad_x_v.at[k], grad_alpha_p_v.at[k],
-            grad_alpha_n_v.at[k]);
-      }
+      xielu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha_p.at[k]),
+          widen(in.alpha_n.at[k]), beta, eps, grad_x_v.at[k], grad_alpha_p_v.at[k],
+          grad_alpha_n_v.at[k]);
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_alpha_p != nullptr) at.store(1, grad_alpha_p, grad_alpha_p_v);

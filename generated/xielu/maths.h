@@ -30,6 +30,14 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   return tiny ? T(NAN) : v * T(0);
 }
 
+// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
+// below.
+template <autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T times_lower(T v, T x, R... rest) {
+  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return x < T(0) ? low : v;
+}
+
 // v * sigmoid(x), rounded to a subnormal number once.
 template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
 AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
@@ -96,21 +104,22 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   const bool c0 = x > T(0);
-  const T sp0 = softplus<kWay>(alpha_n);
   const T v0 = x >= eps ? eps : x;
   const T v1 = autofn::times_exp<kWay>(eps > x ? T(1) : T(0), v0);
-  const T v2 = c0 ? beta + T(2) * x * softplus<kWay>(alpha_p) : sp0 * v1 + v1 * beta - sp0;
-  const T v3 = grad * (expm1mx<kWay>(v0) - maximum(x - eps, T(0)));
-  grad_x = grad * v2;
-  grad_alpha_p = c0 ? times_sigmoid<kWay>(grad * square(x), alpha_p) : T(0);
-  grad_alpha_n = c0 ? T(0) : times_sigmoid<kWay>(v3, alpha_n);
+  const T l0 = autofn::log1p<kWay>(autofn::value(autofn::decay<kWay>(std::fabs(alpha_n))));
+  const T v2 = v1 * beta + v1 * softplus<kWay>(alpha_n) - l0 - maximum(alpha_n, T(0));
+  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(alpha_p))) + T(1);
+  const T v4 = grad * (expm1mx<kWay>(v0) - maximum(x - eps, T(0)));
+  grad_x = c0 ? grad * (beta + T(2) * x * softplus<kWay>(alpha_p)) : grad * v2;
+  grad_alpha_p = c0 ? times_lower<kWay>(grad * square(x) / v3, alpha_p) : T(0);
+  grad_alpha_n = c0 ? T(0) : times_sigmoid<kWay>(v4, alpha_n);
 }
 }  // namespace scalar
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
 template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void xielu_backward_16_bits(
+AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
   scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
       grad_alpha_p, grad_alpha_n);
@@ -121,19 +130,6 @@ AUTOFN_FN void xielu_backward_16_bits(
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
   grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
   grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
-}
-
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// xielu_backward_16_bits.
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void xielu_backward(
-    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  double grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_backward<double, autofn::in_double<T>(kWay)>(grad, x, alpha_p, alpha_n, beta, eps,
-      grad_x_, grad_alpha_p_, grad_alpha_n_);
-  grad_x = T(grad_x_);
-  grad_alpha_p = T(grad_alpha_p_);
-  grad_alpha_n = T(grad_alpha_n_);
 }
 
 namespace scalar {
@@ -147,26 +143,28 @@ AUTOFN_FN void xielu_double_backward(
   const T v1 = eps > x ? T(1) : T(0);
   const T v2 = x >= eps ? eps : x;
   const T v3 = autofn::times_exp<kWay>(v1, v2);
-  const T v4 = x - eps;
-  const T v5 = expm1mx<kWay>(v2) - maximum(v4, T(0));
-  const T v6 = d_x * grad;
-  const T v7 = c0 ? times_sigmoid<kWay>(T(2) * x, alpha_p) : T(0);
-  const T v8 = grad * d_alpha_p;
+  const T v4 = autofn::value(autofn::decay<kWay>(std::fabs(alpha_p))) + T(1);
+  const T v5 = x - eps;
+  const T v6 = expm1mx<kWay>(v2) - maximum(v5, T(0));
+  const T v7 = d_x * grad;
+  const T v8 = T(2) * x;
   const T v9 = grad * d_alpha_n;
-  const T v13 = c0 ? times_sigmoid<kWay>(x * (x * d_alpha_p), alpha_p) : T(0);
-  const T v10 = v9 * (v1 * autofn::expm1<kWay>(v2) - (v4 > T(0) ? T(1) : T(0)));
-  const T v11 = times_sigmoid<kWay, true>(square(x) * v8, alpha_p);
-  const T v12 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v5 * v9, alpha_n), alpha_n);
-  const T v14 = along(d_x, d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0));
-  const T v15 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kWay>(v5 * d_alpha_n, alpha_n));
-  const T v16 = along(d_x, v6 * (c0 ? v0 : v1 * v3 * (sp0 + beta)));
-  const T v17 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kWay>(v10, alpha_n));
-  const T v18 = along(d_alpha_p, c0 ? times_sigmoid<kWay>(v11, alpha_p) : T(0));
-  const T v19 = along(d_x, c0 ? T(0) : times_sigmoid<kWay>(v6 * (v3 - T(1)), alpha_n));
-  grad_grad = v14 + along(d_alpha_p, v13) + v15;
-  grad_x = v16 + along(d_alpha_p, v7 * v8) + v17;
-  grad_alpha_p = along(d_x, v6 * v7) + v18;
-  grad_alpha_n = v19 + along(d_alpha_n, c0 ? T(0) : v12);
+  const T v10 = autofn::value(autofn::decay<kWay>(std::fabs(alpha_n))) + T(1);
+  const T v11 = square(x) * d_alpha_p;
+  const T v18 = c0 ? times_lower<kWay>(grad * (d_alpha_p * v8) / v4, alpha_p) : T(0);
+  const T v12 = -v9 * ((v5 > T(0) ? T(1) : T(0)) - v1 * autofn::expm1<kWay>(v2)) / v10;
+  const T v13 = times_lower<kWay>(grad * v11 / square(v4), -alpha_p);
+  const T v14 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v6 * v9, alpha_n), alpha_n);
+  const T v15 = along(d_x, d_x * (c0 ? beta + v0 * x : sp0 * v3 + v3 * beta - sp0));
+  const T v17 = v15 + along(d_alpha_p, c0 ? times_lower<kWay>(v11 / v4, alpha_p) : T(0));
+  const T v16 = along(d_alpha_n, c0 ? T(0) : times_sigmoid<kWay>(v6 * d_alpha_n, alpha_n));
+  const T v19 = along(d_x, v7 * (c0 ? v0 : v1 * v3 * (sp0 + beta))) + along(d_alpha_p, v18);
+  const T v20 = along(d_x, c0 ? times_lower<kWay>(v7 * v8 / v4, alpha_p) : T(0));
+  const T v21 = along(d_x, c0 ? T(0) : times_lower<kWay>(v7 * (v3 - T(1)) / v10, alpha_n));
+  grad_grad = v17 + v16;
+  grad_x = v19 + along(d_alpha_n, c0 ? T(0) : times_lower<kWay>(v12, alpha_n));
+  grad_alpha_p = v20 + along(d_alpha_p, c0 ? times_lower<kWay>(v13, alpha_p) : T(0));
+  grad_alpha_n = v21 + along(d_alpha_n, c0 ? T(0) : v14);
 }
 }  // namespace scalar
 

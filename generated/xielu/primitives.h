@@ -535,10 +535,11 @@ template <Way kWay, typename T> AUTOFN_FN T expm1(T x) {
   }
 }
 
-// expm1(x + rest), what x lost in rounding.
+// expm1(x + rest), what x lost in rounding: no number where x has overflowed.
 template <Way kWay, typename T> AUTOFN_FN T expm1(T x, T rest) {
   const T e = autofn::expm1<kWay>(x);
-  return e < T(INFINITY) ? std::fma(e + T(1), rest, e) : e;
+  const bool weighs = (e > T(-1)) & (e < T(INFINITY));
+  return weighs ? std::fma(e + T(1), rest, e) : e;
 }
 
 #ifdef __CUDACC__
