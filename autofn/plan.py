@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -270,7 +271,11 @@ def _variant(
     }
     for name in FIRST_ORDER:
         program, decision = chosen[name]
-        chosen[name] = limits(program, references[name], simulate.simulated), decision
+        made = limits(program, references[name], simulate.simulated)
+        if made.wide is not None:
+            wide = limits(made.wide, references[name], simulate.simulated)
+            made = dataclasses.replace(made, wide=wide)
+        chosen[name] = made, decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -374,6 +379,15 @@ class _Search:
         points += map(self._with_outputs, inside)
         return simulate.sampled(program, points, frozenset(self._tensors))
 
+    def _in_64_bits(self, truth: simulate.Sample, program: Program) -> simulate.Sample:
+        """A sample of float64, at every other point: all numbers with as many digits as there."""
+        points = [
+            {name: value * (1 + math.pi * 2.0**-30) for name, value in point.items()}
+            for point in truth.points[::2]
+        ]
+        names = frozenset(self._tensors)
+        return simulate.sampled(program, points, names, simulate.DOUBLE)
+
     def _in_16_bits(
         self, inputs: list[tuple[Symbol, Input]], truth: simulate.Sample, program: Program
     ) -> Iterator[tuple[simulate.Format, simulate.Sample]]:
@@ -399,7 +413,12 @@ class _Search:
             candidates = Candidates(results, lowered, self._symbols)
             more = () if pass_name == "double_backward" else candidates.in_regimes()
             chosen, decision = choose(
-                pass_name, candidates.plain(), truth, more, allowed=self._allowed
+                pass_name,
+                candidates.plain(),
+                truth,
+                more,
+                allowed=self._allowed,
+                wide=self._in_64_bits(truth, lower(inputs, results, self._fixed)),
             )
             samples = self._in_16_bits(inputs, truth, lower(inputs, results, self._fixed))
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
@@ -491,16 +510,23 @@ def kernels(made: Plan) -> tuple[tuple[Kernel, Program], ...]:
     for variant in made.variants:
         suffix = suffixes(cpp_name(f"x{variant.suffix}")[1:] if variant.suffix else "")
         for pass_name, each in variant.kernels.items():
-            whole = summed(each)
-            program = dataclasses.replace(
-                whole, outputs=tuple(output for output in whole.outputs if output.node is not None)
-            )
+            program = _whole(each)
             first_order = pass_name != "double_backward"
             if program.outputs and (first_order or _is_worth_compiling(program)):
                 kernel = _kernel(made, variant, pass_name, suffix, program)
                 if max(len(kernel.inputs), len(kernel.outputs)) <= MOST_OPERANDS:
                     found.append((kernel, program))
     return tuple(found)
+
+
+def _whole(program: Program) -> Program:
+    """The program with the outputs of its kernel."""
+    whole = summed(program)
+    outputs = tuple(output for output in whole.outputs if output.node is not None)
+    wide = None if program.wide is None else _whole(program.wide)
+    if wide is not None and not wide.used() <= program.used():
+        wide = None
+    return dataclasses.replace(whole, outputs=outputs, wide=wide)
 
 
 def _is_worth_compiling(program: Program) -> bool:

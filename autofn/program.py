@@ -95,7 +95,8 @@ class Program:
     """Inputs, values in order of definition, and outputs (node None: no value, `None`).
 
     arithmetic: of elements of float32; arithmetic16: of 16-bit types, whose results are rounded to
-    so few digits that they may do with less. Never more than the first.
+    so few digits that they may do with less. Never more than the first. wide: the program of
+    float64, where that is another one.
     """
 
     inputs: tuple[Input, ...]
@@ -103,6 +104,7 @@ class Program:
     outputs: tuple[Output, ...]
     arithmetic: Arithmetic = "single"
     arithmetic16: Arithmetic = "single"
+    wide: Program | None = None
 
     @property
     def operations(self) -> int:

@@ -119,10 +119,53 @@ def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str 
     body = _rescued if program.arithmetic == "rescued" else _in_double
     reason = _WHY[program.arithmetic.removeprefix("quick ")]
     comment = textwrap.wrap(reason + why, WIDTH, initial_indent="// ", subsequent_indent="// ")
-    return [*comment, _signature(kernel, program), *body(kernel, program, single), "}"]
+    lines = body(kernel, program, single)
+    if program.arithmetic.endswith("double") and (wide := wide_of(program)) is not None:
+        lines = _by_type(_body(kernel, wide), lines)
+    return [*comment, _signature(kernel, program), *lines, "}"]
 
 
 def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
+    """The function that computes what it is given in its type; float64 perhaps by another program.
+
+    Not where float32 is computed in double by it.
+    """
+    lines = _body(kernel, program)
+    if not program.arithmetic.endswith("double") and (wide := wide_of(program)) is not None:
+        lines = _by_type(_body(kernel, wide), lines)
+    return "\n".join([*_silenced(kernel, program), _signature(kernel, program), *lines, "}"])
+
+
+def wide_of(program: Program) -> Program | None:
+    """The program of float64, if it is another one that can be a first try where this one is."""
+    wide = program.wide
+    tries = wide is not None and any(_is_tried(node.op) for node in wide.nodes)
+    return None if wide is None or (tries and not gives_nan(wide)) else wide
+
+
+def _by_type(wide: Sequence[str], lines: Sequence[str]) -> list[str]:
+    return [
+        "  if constexpr (sizeof(T) == sizeof(double)) {",
+        "    // Other terms cancel, or are magnified, in float64.",
+        *_deeper(wide),
+        "  } else {",
+        *_deeper(lines),
+        "  }",
+    ]
+
+
+def _deeper(lines: Sequence[str]) -> list[str]:
+    """The statements two columns further in."""
+    statements: list[str] = []
+    for line in lines:
+        if line.startswith("    "):
+            statements[-1] += line[5:]
+        else:
+            statements.append(line)
+    return [part for each in statements for part in _filled(f"  {each}", "        ")]
+
+
+def _body(kernel: Kernel, program: Program) -> list[str]:
     names = {operand.name: operand.cname for operand in kernel.inputs}
     rendered = render(program, CPP, names)
     lines: list[str] = []
@@ -134,7 +177,7 @@ def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
     else:
         for operand, code in zip(kernel.outputs, results, strict=True):
             lines += _statement(f"{operand.cname} = ", code)
-    return "\n".join([*_silenced(kernel, program), _signature(kernel, program), *lines, "}"])
+    return lines
 
 
 def _signature(kernel: Kernel, program: Program) -> str:
@@ -206,7 +249,8 @@ TRIED = frozenset(
 
 def has_ways(program: Program) -> bool:
     """Whether the function can be computed in several ways, see `ops.CPP_HELPERS`."""
-    return any(node.op in OPS and "kWay" in OPS[node.op].cpp for node in program.nodes)
+    nodes = [*program.nodes, *(program.wide.nodes if program.wide else ())]
+    return any(node.op in OPS and "kWay" in OPS[node.op].cpp for node in nodes)
 
 
 @functools.cache
@@ -232,9 +276,13 @@ def gives_nan(program: Program) -> bool:
 
 
 def _statement(start: str, code: str) -> list[str]:
-    filled = textwrap.wrap(f"  {start}{code};", WIDTH, subsequent_indent="      ",
-                           break_long_words=False, break_on_hyphens=False)  # fmt: skip
-    return ["  " + filled[0].strip(), *filled[1:]]
+    return _filled(f"  {start}{code};", "      ")
+
+
+def _filled(line: str, further: str) -> list[str]:
+    return textwrap.wrap(
+        line, WIDTH, subsequent_indent=further, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _silenced(kernel: Kernel, program: Program) -> list[str]:
@@ -245,7 +293,8 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
 
 def helpers(programs: Sequence[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
-    nodes = [node for program in programs for node in program.nodes]
+    wide = [program.wide for program in programs if program.wide is not None]
+    nodes = [node for program in (*programs, *wide) for node in program.nodes]
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):
         code += " constant_rest<"

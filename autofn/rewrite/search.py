@@ -11,7 +11,16 @@ from dataclasses import dataclass, replace
 
 from autofn.ops import quick_double, quick_ulp
 from autofn.program import Arithmetic, Program
-from autofn.rewrite.simulate import HOPELESS, SINGLE, Error, Format, Sample, error, is_within
+from autofn.rewrite.simulate import (
+    DOUBLE,
+    HOPELESS,
+    SINGLE,
+    Error,
+    Format,
+    Sample,
+    error,
+    is_within,
+)
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
 """ULP, beyond which exactness is worth a regime of its own."""
@@ -22,6 +31,15 @@ BUDGET = 0.75
 IN_DOUBLE = 1 / 7
 """What becomes of the budget of second derivatives: exponentials lose as many units as their
 argument is large, and float64's are seven times as large as float32's."""
+
+WIDE_BAR = 8.0
+"""ULP of float64: of values and gradients. Second derivatives have those of float32."""
+
+BETTER = 2.0
+"""How many times less wrong a program of float64's own is to be."""
+
+WIDE = 12
+"""How many candidates are tried in float64."""
 
 FIRST = ("forward", "backward")
 """The passes to which a formula's own bar applies."""
@@ -75,11 +93,12 @@ def choose(
     more: Iterable[Sequence[Candidate]] = (),
     *,
     allowed: float | None = None,
+    wide: Sample | None = None,
 ) -> tuple[Program, Decision]:
     """The cheapest candidate within the pass's budget; if there is none, the most exact.
 
     Where none meets the bar, those of `more` are looked at, then some in other arithmetic.
-    allowed: ULP, the formula's own bar.
+    allowed: ULP, the formula's own bar. wide: a sample of float64's numbers.
     """
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
     budget = _budget(pass_name, bar)
@@ -109,7 +128,32 @@ def choose(
         Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
         for k, each in enumerate(tried.candidates)
     )
-    return tried.candidates[chosen].program, Decision(pass_name, budget, measured, chosen)
+    decision = Decision(pass_name, budget, measured, chosen)
+    program = tried.candidates[chosen].program
+    if wide is not None:
+        program = _with_wide(pass_name, program, tried.candidates, wide)
+    return program, decision
+
+
+def _with_wide(
+    pass_name: str, chosen: Program, candidates: Sequence[Candidate], sample: Sample
+) -> Program:
+    """The program, with another one for float64 where it is too wrong for that."""
+    bar = WIDE_BAR if pass_name in FIRST else BARS[pass_name]
+    budget = BUDGET * bar
+    best = error(chosen, sample, form=DOUBLE)
+    if not best.bad and best.ulp <= bar:
+        return chosen
+    program = chosen
+    others = {replace(each.program, arithmetic="single") for each in candidates}
+    others.discard(replace(chosen, arithmetic="single"))
+    for other in sorted(others, key=lambda each: (each.cost, each.operations, repr(each)))[:WIDE]:
+        found = error(other, sample, best=best, form=DOUBLE)
+        if found.whole and (found.bad, found.ulp) < (best.bad, best.ulp / BETTER):
+            best, program = found, other
+            if not found.bad and found.ulp <= budget:
+                break
+    return chosen if program is chosen else replace(chosen, wide=program)
 
 
 def for_16_bits(

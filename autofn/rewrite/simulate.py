@@ -164,14 +164,17 @@ def _in_double(program: Program, point: Point, seed: int) -> list[Any]:
     return [value if value is None else rounded(value) for value in found]
 
 
-def _in_format(program: Program, point: Point, seed: int, form: Format) -> list[Any]:
+def _in_format(
+    program: Program, point: Point, seed: int, form: Format, given: Format = SINGLE
+) -> list[Any]:
+    """given: what the inputs are numbers of. Functions in double are quick for float32 alone."""
     found: list[Any] = []
-    quick = program.arithmetic in ("quick", "quick double")
+    quick = program.arithmetic in ("quick", "quick double") and given is SINGLE
     with mp.workprec(WORKING):
         for index, node in enumerate(program.nodes):
             if node.op == "input":
                 assert node.input is not None
-                found.append(rounded(mp.mpf(point.get(node.input, 1.0))))
+                found.append(rounded(mp.mpf(point.get(node.input, 1.0)), given))
             elif node.op == "constant":
                 value = _constant(node.constant)
                 found.append(value if isinstance(value, bool) else rounded(value, form))
@@ -323,10 +326,12 @@ class Sample:
 NEAR_ROOT = (7 / 8, 9 / 8)
 
 
-def sampled(program: Program, points: Iterable[Point], scaled: frozenset[str]) -> Sample:
+def sampled(
+    program: Program, points: Iterable[Point], scaled: frozenset[str], form: Format = SINGLE
+) -> Sample:
     """The truths of a program. Near a root, where scaling the inputs turns the sign, is not judged.
 
-    scaled: the names of the inputs that are tensors.
+    scaled: the names of the inputs that are tensors. form: what the results are to be.
     """
     kept: list[Point] = []
     truths: list[tuple[Any, ...]] = []
@@ -339,14 +344,15 @@ def sampled(program: Program, points: Iterable[Point], scaled: frozenset[str]) -
         kept.append(point)
         truths.append(
             tuple(
-                _judged(value, [each[k] for each in beside], point) for k, value in enumerate(here)
+                _judged(value, [each[k] for each in beside], point, form)
+                for k, value in enumerate(here)
             )
         )
     return Sample(tuple(kept), tuple(truths))
 
 
-def _judged(value: Any, beside: Sequence[Any], point: Point) -> Any:
-    if value is None or not mp.isfinite(value) or not mp.isfinite(rounded(value)):
+def _judged(value: Any, beside: Sequence[Any], point: Point, form: Format) -> Any:
+    if value is None or not mp.isfinite(value) or not mp.isfinite(rounded(value, form)):
         return None
     at_infinity = any(abs(v) == float("inf") for v in point.values())
     if not at_infinity and any(not mp.isfinite(v) or v * value < 0 for v in beside):
@@ -363,18 +369,23 @@ def error(
     sample: Sample,
     order: Iterable[int] | None = None,
     best: Error | None = None,
+    form: Format = SINGLE,
 ) -> Error:
     """The error of a program in simulated float32 against the truths of the sample.
 
     order: of the points, by number. best: where the error is clearly worse, the rest is left out.
+    form: DOUBLE for what float64 makes of it.
     """
     bad, worst, number = 0, 0.0, None
     for index in range(len(sample.points)) if order is None else order:
-        values = simulated(program, sample.points[index], index)
+        if form is SINGLE:
+            values = simulated(program, sample.points[index], index)
+        else:
+            values = _in_format(program, sample.points[index], index, form, form)
         for value, truth in zip(values, sample.truths[index], strict=True):
             if truth is None or value is None:
                 continue
-            off = _off(value, truth)
+            off = _off(value, truth, form)
             if off > LOST:
                 bad += 1
                 number = index if bad == 1 else number

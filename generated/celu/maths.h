@@ -19,7 +19,14 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T celu_forward
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
-  return grad * (x > T(0) ? T(1) : autofn::exp<kWay>(x / alpha));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = x / alpha;
+    const T v1 = (x - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * (T(1) / alpha);
+    return grad * (x > T(0) ? T(1) : autofn::exp<kWay>(v0, v1));
+  } else {
+    return grad * (x > T(0) ? T(1) : autofn::exp<kWay>(x / alpha));
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

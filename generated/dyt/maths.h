@@ -61,53 +61,108 @@ template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * alpha;
-  grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1);
-  grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1);
-  grad_gamma = grad * autofn::tanh(v1);
-  grad_beta = grad;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * alpha;
+    const T v2 = std::fma(v0, alpha, -(v0 * alpha));
+    grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1, v2);
+    grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1, v2);
+    grad_gamma = grad * autofn::tanh(v1);
+    grad_beta = grad;
+  } else {
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * alpha;
+    grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1);
+    grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1);
+    grad_gamma = grad * autofn::tanh(v1);
+    grad_beta = grad;
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_double_backward(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * alpha;
-  const T v2 = T(2) * v1;
-  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(v2)));
-  const T v4 = -v2;
-  const bool c0 = v2 < T(0);
-  const T v5 = v3 + T(1);
-  const T v6 = T(1) / v5;
-  const T v7 = T(4) * square(v6);
-  const T v8 = alpha * v7;
-  const T v9 = v0 * v7;
-  const T e0 = autofn::expm1<kWay>(-T(2) * std::fabs(v1));
-  const T v10 = c0 ? e0 : -e0;
-  const T v11 = powi<3>(v6) * grad;
-  const T v12 = v2 - T(1);
-  const T v13 = v2 + T(1);
-  const T v14 = c0 ? v3 * v12 - v13 : v12 - v3 * v13;
-  const T v15 = d_x * v8;
-  const T v16 = v9 * d_alpha;
-  const T v17 = times_lower<kWay>(-gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha)), v2);
-  const T v18 = T(4) * v11;
-  const T v19 = times_lower<kWay>(-v14 * (gamma * (d_alpha * v18)), v2);
-  const T v24 = times_lower<kWay>(times_lower<kWay>(grad * (v8 * d_gamma), v2), v4);
-  const T v25 = times_lower<kWay>(times_lower<kWay>(-v14 * (gamma * (d_x * v18)), v2), v4);
-  const T v20 = -gamma * (d_alpha * (v11 * (v10 * (T(8) * square(v0)))));
-  const T v27 = times_lower<kWay>(times_lower<kWay>(grad * (v9 * d_gamma), v2), v4);
-  const T v21 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(gamma * v16, v2), v4));
-  const T v22 = along(d_x, times_lower<kWay>(times_lower<kWay>(gamma * v15, v2), v4)) + v21;
-  const T v23 = along(d_alpha, times_lower<kWay>(v19, v4));
-  const T v26 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(v20, v2), v4));
-  const T v28 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(grad * v16, v2), v4));
-  grad_grad = v22 + along(d_gamma, v10 * d_gamma / v5) + along(d_beta, d_beta);
-  grad_x = along(d_x, times_lower<kWay>(v17, v4)) + v23 + along(d_gamma, v24);
-  grad_alpha = along(d_x, v25) + v26 + along(d_gamma, v27);
-  grad_gamma = along(d_x, times_lower<kWay>(times_lower<kWay>(grad * v15, v2), v4)) + v28;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * alpha;
+    const T v2 = T(2) * v1;
+    const T v3 = std::fma(v0, alpha, -(v0 * alpha));
+    const T v4 = T(2) * v3;
+    const bool c0 = v2 < T(0);
+    const T v5 = -v4;
+    const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v2), -(c0 ? v5 : v4)));
+    const T v7 = -v2;
+    const T v8 = v6 + T(1);
+    const T v9 = T(1) / v8;
+    const T v10 = T(4) * square(v9);
+    const T v11 = alpha * v10;
+    const T v12 = v0 * v10;
+    const T v13 = autofn::expm1<kWay>(-T(2) * std::fabs(v1), -T(2) * (v1 < T(0) ? -v3 : v3));
+    const T v14 = c0 ? v13 : -v13;
+    const T v15 = powi<3>(v9) * grad;
+    const T v16 = v2 - T(1);
+    const T v17 = v2 + T(1);
+    const T v18 = c0 ? v6 * v16 - v17 : v16 - v6 * v17;
+    const T v19 = d_x * v11;
+    const T v26 = times_lower<kWay>(times_lower<kWay>(gamma * v19, v2, v4), v7, v5);
+    const T v20 = v12 * d_alpha;
+    const T v27 = times_lower<kWay>(times_lower<kWay>(gamma * v20, v2, v4), v7, v5);
+    const T v21 = -gamma * (d_x * (v15 * (T(8) * v14)) * square(alpha));
+    const T v22 = T(4) * v15;
+    const T v23 = times_lower<kWay>(-v18 * (gamma * (d_alpha * v22)), v2, v4);
+    const T v30 = times_lower<kWay>(times_lower<kWay>(grad * (v11 * d_gamma), v2, v4), v7, v5);
+    const T v24 = times_lower<kWay>(-v18 * (gamma * (d_x * v22)), v2, v4);
+    const T v25 = -gamma * (d_alpha * (v15 * (v14 * (T(8) * square(v0)))));
+    const T v32 = times_lower<kWay>(times_lower<kWay>(grad * (v12 * d_gamma), v2, v4), v7, v5);
+    const T v33 = times_lower<kWay>(times_lower<kWay>(grad * v20, v2, v4), v7, v5);
+    const T v28 = along(d_x, v26) + along(d_alpha, v27) + along(d_gamma, v14 * d_gamma / v8);
+    const T v29 = along(d_x, times_lower<kWay>(times_lower<kWay>(v21, v2, v4), v7, v5));
+    const T v31 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(v25, v2, v4), v7, v5));
+    const T v34 = along(d_x, times_lower<kWay>(times_lower<kWay>(grad * v19, v2, v4), v7, v5));
+    grad_grad = v28 + along(d_beta, d_beta);
+    grad_x = v29 + along(d_alpha, times_lower<kWay>(v23, v7, v5)) + along(d_gamma, v30);
+    grad_alpha = along(d_x, times_lower<kWay>(v24, v7, v5)) + v31 + along(d_gamma, v32);
+    grad_gamma = v34 + along(d_alpha, v33);
+  } else {
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * alpha;
+    const T v2 = T(2) * v1;
+    const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(v2)));
+    const T v4 = -v2;
+    const bool c0 = v2 < T(0);
+    const T v5 = v3 + T(1);
+    const T v6 = T(1) / v5;
+    const T v7 = T(4) * square(v6);
+    const T v8 = alpha * v7;
+    const T v9 = v0 * v7;
+    const T e0 = autofn::expm1<kWay>(-T(2) * std::fabs(v1));
+    const T v10 = c0 ? e0 : -e0;
+    const T v11 = powi<3>(v6) * grad;
+    const T v12 = v2 - T(1);
+    const T v13 = v2 + T(1);
+    const T v14 = c0 ? v3 * v12 - v13 : v12 - v3 * v13;
+    const T v15 = d_x * v8;
+    const T v16 = v9 * d_alpha;
+    const T v17 = times_lower<kWay>(-gamma * (d_x * (v11 * (T(8) * v10)) * square(alpha)), v2);
+    const T v18 = T(4) * v11;
+    const T v19 = times_lower<kWay>(-v14 * (gamma * (d_alpha * v18)), v2);
+    const T v24 = times_lower<kWay>(times_lower<kWay>(grad * (v8 * d_gamma), v2), v4);
+    const T v25 = times_lower<kWay>(times_lower<kWay>(-v14 * (gamma * (d_x * v18)), v2), v4);
+    const T v20 = -gamma * (d_alpha * (v11 * (v10 * (T(8) * square(v0)))));
+    const T v27 = times_lower<kWay>(times_lower<kWay>(grad * (v9 * d_gamma), v2), v4);
+    const T v21 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(gamma * v16, v2), v4));
+    const T v22 = along(d_x, times_lower<kWay>(times_lower<kWay>(gamma * v15, v2), v4)) + v21;
+    const T v23 = along(d_alpha, times_lower<kWay>(v19, v4));
+    const T v26 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(v20, v2), v4));
+    const T v28 = along(d_alpha, times_lower<kWay>(times_lower<kWay>(grad * v16, v2), v4));
+    grad_grad = v22 + along(d_gamma, v10 * d_gamma / v5) + along(d_beta, d_beta);
+    grad_x = along(d_x, times_lower<kWay>(v17, v4)) + v23 + along(d_gamma, v24);
+    grad_alpha = along(d_x, v25) + v26 + along(d_gamma, v27);
+    grad_gamma = along(d_x, times_lower<kWay>(times_lower<kWay>(grad * v15, v2), v4)) + v28;
+  }
 }
 
 }  // namespace autofn_dyt

@@ -40,7 +40,13 @@ template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma)
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
 // scalar::lennard_jones_forward.
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
-  return T(scalar::lennard_jones_forward<double>(x, epsilon, sigma));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = powi<12>(sigma) / powi<12>(x) - powi<6>(sigma) / powi<6>(x);
+    return T(4) * epsilon * v0;
+  } else {
+    return T(scalar::lennard_jones_forward<double>(x, epsilon, sigma));
+  }
 }
 
 namespace scalar {
@@ -63,12 +69,30 @@ AUTOFN_FN void lennard_jones_backward(
 template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {
-  double grad_x_, grad_epsilon_, grad_sigma_;
-  scalar::lennard_jones_backward<double>(grad, x, epsilon, sigma, grad_x_, grad_epsilon_,
-      grad_sigma_);
-  grad_x = T(grad_x_);
-  grad_epsilon = T(grad_epsilon_);
-  grad_sigma = T(grad_sigma_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = T(1) / x;
+    const T v1 = powi<6>(sigma);
+    const T v2 = v1 * grad;
+    const T v3 = T(24) * epsilon;
+    const T v4 = v2 * v3;
+    const bool c0 = x > T(1073741824);
+    const T v5 = T(1) / powi<6>(x);
+    const T v6 = v1 * v5;
+    const T v7 = T(2) * v6 - T(1);
+    const T v8 = powi<6>(v0);
+    const T v9 = grad * v3 * powi<5>(sigma);
+    grad_x = c0 ? v4 * powi<7>(v0) : -v4 * v7 / powi<7>(x);
+    grad_epsilon = c0 ? -v8 * (T(4) * v2) : grad * (T(4) * v6) * (v6 - T(1));
+    grad_sigma = c0 ? -v8 * v9 : v7 * (v5 * v9);
+  } else {
+    double grad_x_, grad_epsilon_, grad_sigma_;
+    scalar::lennard_jones_backward<double>(grad, x, epsilon, sigma, grad_x_, grad_epsilon_,
+        grad_sigma_);
+    grad_x = T(grad_x_);
+    grad_epsilon = T(grad_epsilon_);
+    grad_sigma = T(grad_sigma_);
+  }
 }
 
 template <typename T>

@@ -71,12 +71,29 @@ AUTOFN_FN void snake_beta_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward_16_bits(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  double grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
-      grad_x_, grad_alpha_, grad_beta_);
-  grad_x = T(grad_x_);
-  grad_alpha = T(grad_alpha_);
-  grad_beta = T(grad_beta_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = autofn::times_exp<kWay>(x, alpha);
+    const T sn0 = autofn::sin<kWay>(T(2) * v0);
+    const T v1 = autofn::times_exp<kWay>(sn0, alpha);
+    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
+    const T v3 = v2 + T(1e-09);
+    const bool c0 = beta < T(0);
+    const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
+    const T v5 = grad / v4;
+    const T v6 = -beta;
+    const T v7 = times_lower<kWay>(-grad * square(autofn::sin<kWay>(v0)) / square(v4), beta);
+    grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
+    grad_alpha = times_lower<kWay>(v5 * (v0 * sn0), v6);
+    grad_beta = times_lower<kWay>(v7, v6);
+  } else {
+    double grad_x_, grad_alpha_, grad_beta_;
+    scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
+        grad_x_, grad_alpha_, grad_beta_);
+    grad_x = T(grad_x_);
+    grad_alpha = T(grad_alpha_);
+    grad_beta = T(grad_beta_);
+  }
 }
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
@@ -84,11 +101,29 @@ AUTOFN_FN void snake_beta_backward_16_bits(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  double grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_, grad_beta_);
-  grad_x = T(grad_x_);
-  grad_alpha = T(grad_alpha_);
-  grad_beta = T(grad_beta_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = autofn::times_exp<kWay>(x, alpha);
+    const T sn0 = autofn::sin<kWay>(T(2) * v0);
+    const T v1 = autofn::times_exp<kWay>(sn0, alpha);
+    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
+    const T v3 = v2 + T(1e-09);
+    const bool c0 = beta < T(0);
+    const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
+    const T v5 = grad / v4;
+    const T v6 = -beta;
+    const T v7 = times_lower<kWay>(-grad * square(autofn::sin<kWay>(v0)) / square(v4), beta);
+    grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
+    grad_alpha = times_lower<kWay>(v5 * (v0 * sn0), v6);
+    grad_beta = times_lower<kWay>(v7, v6);
+  } else {
+    double grad_x_, grad_alpha_, grad_beta_;
+    scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_,
+        grad_beta_);
+    grad_x = T(grad_x_);
+    grad_alpha = T(grad_alpha_);
+    grad_beta = T(grad_beta_);
+  }
 }
 
 namespace scalar {

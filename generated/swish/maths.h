@@ -49,33 +49,68 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forward(T x, T beta) {
-  return times_sigmoid<kWay>(x, x * beta);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    return times_sigmoid<kWay>(x, x * beta, std::fma(x, beta, -(x * beta)));
+  } else {
+    return times_sigmoid<kWay>(x, x * beta);
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swish_backward(T grad, T x, T beta) {
-  const T v0 = beta * x;
-  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
-  const T v2 = v1 + T(1);
-  const T v3 = beta * clamp(x, T(-4e+18), T(4e+18));
-  const T v4 = grad * (v0 < T(0) ? v2 + v3 : v1 * (v3 + T(1)) + T(1)) / square(v2);
-  return times_lower<kWay>(v4, v0);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = beta * x;
+    const T v1 = std::fma(beta, x, -(beta * x));
+    const bool c0 = v0 < T(0);
+    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v0), -(c0 ? -v1 : v1)));
+    const T v3 = v2 + T(1);
+    const T v4 = beta * clamp(x, T(-4e+18), T(4e+18));
+    const T v5 = grad * (c0 ? v3 + v4 : v2 * (v4 + T(1)) + T(1)) / square(v3);
+    return times_lower<kWay>(v5, v0, v1);
+  } else {
+    const T v0 = beta * x;
+    const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
+    const T v2 = v1 + T(1);
+    const T v3 = beta * clamp(x, T(-4e+18), T(4e+18));
+    const T v4 = grad * (v0 < T(0) ? v2 + v3 : v1 * (v3 + T(1)) + T(1)) / square(v2);
+    return times_lower<kWay>(v4, v0);
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_double_backward(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
-  const T v0 = beta * x;
-  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
-  const T v2 = v1 + T(1);
-  const T v3 = T(1) / v2;
-  const T v4 = beta * clamp(x, T(-4e+18), T(4e+18));
-  const T v5 = v0 - T(2);
-  const T v6 = v0 + T(2);
-  const bool c0 = v0 < T(0);
-  const T v7 = d_x * square(v3) * (c0 ? v2 + v4 : v1 * (v4 + T(1)) + T(1));
-  const T v8 = -beta * (d_x * powi<3>(v3) * grad) * (c0 ? v1 * v5 - v6 : v5 - v1 * v6);
-  grad_grad = times_lower<kWay>(v7, v0);
-  grad_x = times_lower<kWay>(times_lower<kWay>(v8, -v0), v0);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = beta * x;
+    const T v1 = std::fma(beta, x, -(beta * x));
+    const bool c0 = v0 < T(0);
+    const T v2 = -v1;
+    const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(v0), -(c0 ? v2 : v1)));
+    const T v4 = v3 + T(1);
+    const T v5 = T(1) / v4;
+    const T v6 = beta * clamp(x, T(-4e+18), T(4e+18));
+    const T v7 = v0 - T(2);
+    const T v8 = v0 + T(2);
+    const T v9 = d_x * square(v5) * (c0 ? v4 + v6 : v3 * (v6 + T(1)) + T(1));
+    const T v10 = -beta * (d_x * powi<3>(v5) * grad) * (c0 ? v3 * v7 - v8 : v7 - v3 * v8);
+    grad_grad = times_lower<kWay>(v9, v0, v1);
+    grad_x = times_lower<kWay>(times_lower<kWay>(v10, -v0, v2), v0, v1);
+  } else {
+    const T v0 = beta * x;
+    const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
+    const T v2 = v1 + T(1);
+    const T v3 = T(1) / v2;
+    const T v4 = beta * clamp(x, T(-4e+18), T(4e+18));
+    const T v5 = v0 - T(2);
+    const T v6 = v0 + T(2);
+    const bool c0 = v0 < T(0);
+    const T v7 = d_x * square(v3) * (c0 ? v2 + v4 : v1 * (v4 + T(1)) + T(1));
+    const T v8 = -beta * (d_x * powi<3>(v3) * grad) * (c0 ? v1 * v5 - v6 : v5 - v1 * v6);
+    grad_grad = times_lower<kWay>(v7, v0);
+    grad_x = times_lower<kWay>(times_lower<kWay>(v8, -v0), v0);
+  }
 }
 
 }  // namespace autofn_swish

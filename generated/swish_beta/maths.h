@@ -61,50 +61,105 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swish_beta_forward(T x, T beta) {
-  return times_sigmoid<kWay>(x, x * beta);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    return times_sigmoid<kWay>(x, x * beta, std::fma(x, beta, -(x * beta)));
+  } else {
+    return times_sigmoid<kWay>(x, x * beta);
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_backward(T grad, T x, T beta, T& grad_x, T& grad_beta) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * beta;
-  const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
-  const T v3 = v2 + T(1);
-  const T v4 = square(T(1) / v3);
-  const T v5 = v4 * (grad * (v1 < T(0) ? v1 + v3 : v2 * (v1 + T(1)) + T(1)));
-  grad_x = times_lower<kWay>(v5, v1);
-  grad_beta = times_lower<kWay>(times_lower<kWay>(v4 * (grad * square(v0)), -v1), v1);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * beta;
+    const T v2 = std::fma(v0, beta, -(v0 * beta));
+    const bool c0 = v1 < T(0);
+    const T v3 = -v2;
+    const T v4 = autofn::value(autofn::decay<kWay>(std::fabs(v1), -(c0 ? v3 : v2)));
+    const T v5 = v4 + T(1);
+    const T v6 = square(T(1) / v5);
+    const T v7 = v6 * (grad * (c0 ? v1 + v5 : v4 * (v1 + T(1)) + T(1)));
+    const T v8 = times_lower<kWay>(v6 * (grad * square(v0)), -v1, v3);
+    grad_x = times_lower<kWay>(v7, v1, v2);
+    grad_beta = times_lower<kWay>(v8, v1, v2);
+  } else {
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * beta;
+    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
+    const T v3 = v2 + T(1);
+    const T v4 = square(T(1) / v3);
+    const T v5 = v4 * (grad * (v1 < T(0) ? v1 + v3 : v2 * (v1 + T(1)) + T(1)));
+    grad_x = times_lower<kWay>(v5, v1);
+    grad_beta = times_lower<kWay>(times_lower<kWay>(v4 * (grad * square(v0)), -v1), v1);
+  }
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_double_backward(
     T grad, T d_x, T d_beta, T x, T beta, T& grad_grad, T& grad_x, T& grad_beta) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * beta;
-  const T v2 = std::fabs(v1);
-  const T v3 = autofn::value(autofn::decay<kWay>(v2));
-  const T v4 = v3 + T(1);
-  const T v5 = T(1) / v4;
-  const bool c0 = v1 < T(0);
-  const T v6 = square(v5);
-  const T v7 = -v1;
-  const T v8 = v1 - T(2);
-  const T v9 = v1 + T(2);
-  const T v10 = powi<3>(v5);
-  const T v11 = c0 ? v3 * v8 - v9 : v8 - v3 * v9;
-  const T e0 = autofn::expm1<kWay>(-v2);
-  const T v15 = times_lower<kWay>(v6 * d_x * (c0 ? v1 + v4 : v3 * (v1 + T(1)) + T(1)), v1);
-  const T v16 = times_lower<kWay>(times_lower<kWay>(d_beta * (v6 * square(v0)), v7), v1);
-  const T v12 = times_lower<kWay>(-v11 * (beta * (grad * (v10 * d_x))), v7);
-  const T v13 = v0 * v10;
-  const T v17 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_beta * v13)), v7), v1);
-  const T v18 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_x * v13)), v7), v1);
-  const T v14 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
-  const T v19 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v14, v7), v1));
-  grad_grad = along(d_x, v15) + along(d_beta, v16);
-  grad_x = along(d_x, times_lower<kWay>(v12, v1)) + along(d_beta, v17);
-  grad_beta = along(d_x, v18) + v19;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * beta;
+    const T v2 = std::fabs(v1);
+    const T v3 = std::fma(v0, beta, -(v0 * beta));
+    const bool c0 = v1 < T(0);
+    const T v4 = -v3;
+    const T v5 = -(c0 ? v4 : v3);
+    const T v6 = autofn::value(autofn::decay<kWay>(v2, v5));
+    const T v7 = v6 + T(1);
+    const T v8 = T(1) / v7;
+    const T v9 = square(v8);
+    const T v10 = -v1;
+    const T v11 = v1 - T(2);
+    const T v12 = v1 + T(2);
+    const T v13 = powi<3>(v8);
+    const T v14 = c0 ? v6 * v11 - v12 : v11 - v6 * v12;
+    const T v15 = autofn::expm1<kWay>(-v2, v5);
+    const T v16 = v9 * d_x * (c0 ? v1 + v7 : v6 * (v1 + T(1)) + T(1));
+    const T v17 = times_lower<kWay>(d_beta * (v9 * square(v0)), v10, v4);
+    const T v18 = times_lower<kWay>(-v14 * (beta * (grad * (v13 * d_x))), v10, v4);
+    const T v19 = v0 * v13;
+    const T v20 = times_lower<kWay>(-v14 * (grad * (d_beta * v19)), v10, v4);
+    const T v21 = times_lower<kWay>(-v14 * (grad * (d_x * v19)), v10, v4);
+    const T v22 = -grad * (d_beta * (v13 * powi<3>(v0))) * (c0 ? v15 : -v15);
+    const T v23 = along(d_beta, times_lower<kWay>(v17, v1, v3));
+    const T v24 = along(d_beta, times_lower<kWay>(v20, v1, v3));
+    const T v25 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v22, v10, v4), v1, v3));
+    grad_grad = along(d_x, times_lower<kWay>(v16, v1, v3)) + v23;
+    grad_x = along(d_x, times_lower<kWay>(v18, v1, v3)) + v24;
+    grad_beta = along(d_x, times_lower<kWay>(v21, v1, v3)) + v25;
+  } else {
+    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v1 = v0 * beta;
+    const T v2 = std::fabs(v1);
+    const T v3 = autofn::value(autofn::decay<kWay>(v2));
+    const T v4 = v3 + T(1);
+    const T v5 = T(1) / v4;
+    const bool c0 = v1 < T(0);
+    const T v6 = square(v5);
+    const T v7 = -v1;
+    const T v8 = v1 - T(2);
+    const T v9 = v1 + T(2);
+    const T v10 = powi<3>(v5);
+    const T v11 = c0 ? v3 * v8 - v9 : v8 - v3 * v9;
+    const T e0 = autofn::expm1<kWay>(-v2);
+    const T v15 = times_lower<kWay>(v6 * d_x * (c0 ? v1 + v4 : v3 * (v1 + T(1)) + T(1)), v1);
+    const T v16 = times_lower<kWay>(times_lower<kWay>(d_beta * (v6 * square(v0)), v7), v1);
+    const T v12 = times_lower<kWay>(-v11 * (beta * (grad * (v10 * d_x))), v7);
+    const T v13 = v0 * v10;
+    const T v17 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_beta * v13)), v7), v1);
+    const T v18 = times_lower<kWay>(times_lower<kWay>(-v11 * (grad * (d_x * v13)), v7), v1);
+    const T v14 = -grad * (d_beta * (v10 * powi<3>(v0))) * (c0 ? e0 : -e0);
+    const T v19 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v14, v7), v1));
+    grad_grad = along(d_x, v15) + along(d_beta, v16);
+    grad_x = along(d_x, times_lower<kWay>(v12, v1)) + along(d_beta, v17);
+    grad_beta = along(d_x, v18) + v19;
+  }
 }
 }  // namespace scalar
 
