@@ -160,7 +160,28 @@ def _fraction(expr: Expr) -> Expr:
     if len(hidden.free_symbols) > VARIABLES:
         return expr
     shown = {symbol: root for root, symbol in opaque.items()}
-    return sympy.factor(sympy.together(hidden)).xreplace(shown).xreplace(shown)
+    hidden, differences = _of_differences(hidden)
+    found = sympy.factor(sympy.together(hidden)).xreplace(differences)
+    return found.xreplace(shown).xreplace(shown)
+
+
+def _of_differences(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
+    """The expression in symbols for its sums such as x - y, where it has x and y in these alone.
+
+    Factors of polynomials would be expanded: (x - y)**2 + 1 cancels less than x**2 - 2*x*y + ...
+    """
+    shown: dict[Expr, Expr] = {}
+    for total in sorted(expr.atoms(Add), key=sympy.default_sort_key):
+        for x in sorted(total.free_symbols & set(total.args), key=sympy.default_sort_key):
+            rest = total - x
+            if x in rest.free_symbols or not rest.free_symbols:
+                continue
+            d = Symbol(f"_d{len(shown)}", real=True)
+            new = expr.xreplace({x: d - rest})
+            if not new.free_symbols & rest.free_symbols:
+                expr, shown[d] = new, total
+                break
+    return expr, shown
 
 
 def _size(expr: Expr) -> int:

@@ -215,3 +215,13 @@ def test_numbers_that_no_package_can_hold(expr: Expr, what: str) -> None:
 def test_numbers_are_judged_as_a_whole() -> None:
     made = Formula.from_expr(x * log(sympy.Integer(10) ** 400), "f").definition
     assert derive(made, made.variants[0]).vjp
+
+
+def test_differences_stay_together() -> None:
+    """x - y in a denominator that has no factors: x**2 - 2*x*y + y**2 would cancel."""
+    y, s = sympy.symbols("y s", real=True)
+    d = (x - y) ** 2
+    written = Formula.from_expr(d / (2 * s**2 + d), name="cauchy", params={"s": 1.0})
+    derivation = derive(written.definition, written.definition.variants[0])
+    for entry in derivation.vjp:
+        assert entry is not None and entry.has(x - y) and not entry.has(x * y)

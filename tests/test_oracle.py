@@ -319,6 +319,10 @@ def test_limits_at_infinity() -> None:
     assert truth(x / sqrt(1 + x**2), x=-math.inf) == (-1.0, [0.0])
     assert truth(tanh(x), x=math.inf) == (1.0, [0.0])
     assert math.isnan(truth(sin(x), x=math.inf)[0])
+    # With a period that powers of ten are multiples of, and with a growing amplitude.
+    assert math.isnan(truth(cos(sp.pi * x / 5), x=math.inf)[0])
+    assert math.isnan(truth(x * sin(2 * x), x=math.inf)[0])
+    assert truth(2 * x + sin(x), x=-math.inf)[0] == -math.inf
 
 
 def test_undefined_points_are_nan() -> None:

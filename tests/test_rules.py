@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import mpmath
@@ -20,7 +21,7 @@ from autofn.load import load_file
 from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
-from autofn.rewrite import candidates, far_out, near_root, near_zero, simulate
+from autofn.rewrite import candidates, far_out, near_root, near_zero, sample, simulate
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V
 from autofn.rewrite.search import Candidate, choose
@@ -460,6 +461,57 @@ def test_limits_at_infinity() -> None:
             for got in (value, kernel):
                 found = 0 if abs(got) < 1e-70 else got
                 assert mp.isnan(got) if limit is None else found == limit, made.definition.name
+
+
+def test_regimes_of_linear_functions() -> None:
+    a, k = sympy.symbols("a k", real=True)
+    u = (x - a) / k
+    for expr in (u / (1 - exp(-u)), (x + 2) * (a + k * exp(x)) / (exp(x + 2) - 1)):
+        found = near_zero.with_regimes(recognise(expr, frozenset({a, k})), frozenset({a, k}))
+        for at in (0.0, 1e-9, -0.3, 0.9, 3.0):
+            point = {
+                x: sympy.Float(at * 1.7 - 2, 60),
+                a: sympy.Integer(-2),
+                k: sympy.Rational(17, 10),
+            }
+            got = found.xreplace(point).doit().evalf(30)
+            if at == 0:
+                point[x] += sympy.Float("1e-20", 60)
+            truth = expr.xreplace(point).evalf(30)
+            assert abs(got - truth) < 1e-16 * abs(truth), (expr, at)
+
+
+def test_smooth_where_a_sign_turns() -> None:
+    @formula
+    def symlog(x):  # type: ignore[no-untyped-def]
+        return sympy.sign(x) * log(1 + sympy.Abs(x))
+
+    (variant,) = plan(symlog.definition).variants
+    for program in (variant.vjp, variant.kernels["backward"]):
+        assert simulate.exact(program, {"x": 0.0}) == [1]
+
+
+def test_arguments_are_looked_at_where_they_are_large() -> None:
+    made = Formula.from_expr(x / (1 + exp(-(x + 40) / 10)), name="shifted").definition
+    (result,) = made.variants[0].outputs
+    points = sample.of_arguments([{"x": 0.0}], ["x"], [recognise(result)])
+    arguments = sorted(abs(point["x"] + 40) / 10 for point in points)
+    assert arguments[0] == 0 and arguments[-1] > 83 and any(88 < each < 89 for each in arguments)
+
+
+def test_float64_has_a_program_of_its_own_where_its_arguments_are_larger() -> None:
+    (made,) = load_file(ROOT / "formulas" / "swish.py")
+    (variant,) = plan(made.definition).variants
+    forward = variant.kernels["forward"]
+    assert forward.wide is not None and forward.wide.nodes != forward.nodes
+    point = {"x": -512.3, "beta": 1.3}
+    (truth,) = simulate.exact(forward, point)
+    wide = replace(forward, nodes=forward.wide.nodes, outputs=forward.wide.outputs)
+    errors = [
+        simulate.error(each, simulate.Sample((point,), ((truth,),)), form=simulate.DOUBLE).ulp
+        for each in (forward, wide)
+    ]
+    assert errors[1] < 8 and errors[1] < errors[0] / 5
 
 
 def test_a_limit_hides_no_nan() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from autofn.ops import quick_double, quick_ulp
+from autofn.ops import OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Program
 from autofn.rewrite.simulate import (
     DOUBLE,
@@ -45,8 +45,8 @@ FIRST = ("forward", "backward")
 """The passes to which a formula's own bar applies."""
 
 PESSIMISM = 1.5
-"""By how much a bar is to be missed for exactness to be worth double precision: the simulation
-lets functions be as wrong as they may be."""
+"""By how much a bar is to be missed for exactness to be worth double precision, where there are
+functions: the simulation lets them be as wrong as they may be."""
 
 DOUBLED = 4
 """How many candidates are tried all in double."""
@@ -114,7 +114,8 @@ def choose(
     if tried.misses(bar):
         rescued = [tried.add(k, "rescued", "again in double") for k in singles]
         tried.until_within(rescued)
-    if tried.misses(PESSIMISM * bar):
+    doubtful = any(_is_function(node.op) for node in tried.candidates[singles[0]].program.nodes)
+    if tried.misses((PESSIMISM if doubtful else 1) * bar):
         # The least wrong in single precision: float64 is computed by them too.
         best = next(k for k in singles if k < len(candidates))
         alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
@@ -196,6 +197,11 @@ def for_16_bits(
 def _budget(pass_name: str, bar: float) -> float:
     """ULP: what a candidate that is looked at no further may be off by."""
     return BUDGET * bar * (1 if pass_name in FIRST else IN_DOUBLE)
+
+
+def _is_function(op: str) -> bool:
+    """Whether an operation is a function of a library, and not arithmetic."""
+    return op in OPS and "autofn::" in OPS[op].cpp
 
 
 def _has_quick_double(program: Program) -> bool:

@@ -204,9 +204,14 @@ def _settled(components: Components, values: Values, start: int = START) -> list
 
 _STEPS = tuple(mp.mpf(10) ** -power for power in (60, 80))
 _FAR = tuple(
-    tuple(mp.make_mpf(sympy.Float(text, 150)._mpf_) for text in pair)
-    for pair in ((f"1{'0' * 60}.377", f"1{'0' * 90}.377"), ("1234567.377", "23456789.377"))
+    tuple(
+        tuple(mp.make_mpf(sympy.Float(start + digits, 150)._mpf_) for start in starts)
+        for digits in (".377", "3.941")
+    )
+    for starts in ((f"1{'0' * 60}", f"1{'0' * 90}"), ("1234567", "23456789"))
 )
+"""Ways out to infinity: two at a time, at the same distances, tell what oscillates."""
+
 _SLANTED = (1.0, 0.7548776662466927, 0.5698402909980532, 0.4301597090019468)
 
 
@@ -499,8 +504,11 @@ class Oracle:
         with precision(400):
             direction = mp.sign(values[symbol])
             return [
-                [({**values, symbol: direction * near}, {**values, symbol: direction * nearer})]
-                for near, nearer in _FAR
+                [
+                    ({**values, symbol: direction * near}, {**values, symbol: direction * nearer})
+                    for near, nearer in way
+                ]
+                for way in _FAR
             ]
 
     def _lines(self, values: Values) -> list[list[_Pair]]:
