@@ -270,6 +270,26 @@ class times_exp(Head):
         return args[0] * sympy.exp(args[1])
 
 
+class xlogy(Head):
+    """v * log(u): 0 where v is 0 and log(u) minus infinity, or a number."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return args[0] * sympy.log(args[1])
+
+
+class xlog1py(Head):
+    """v * log(1 + u): 0 where v is 0 and the logarithm minus infinity, or a number."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return args[0] * sympy.log(1 + args[1])
+
+
 class cbrt(Head):
     """The real cube root, negative for negative x."""
 

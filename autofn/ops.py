@@ -250,6 +250,28 @@ _TABLE = [
         lambda v, u: (exp(u), heads.times_exp(v, u)),
     ),
     Op(
+        "xlogy",
+        "_xlogy({0}, {1})",
+        "xlogy<kWay>({0}, {1})",
+        17,
+        1.5,
+        lambda v, u: v if v == 0 and u >= 0 else v * mpmath.log(u),
+        heads.xlogy,
+        lambda v, u: (sympy.log(u), v / u),
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "xlog1py",
+        "_xlog1py({0}, {1})",
+        "xlog1py<kWay>({0}, {1})",
+        19,
+        1.5,
+        lambda v, u: v if v == 0 and u >= -1 else v * mpmath.log1p(u),
+        heads.xlog1py,
+        lambda v, u: (heads.log1p(u), v / (1 + u)),
+        domain=(-0.9, 3.0),
+    ),
+    Op(
         "expm1",
         "torch.expm1({0})",
         "autofn::expm1<kWay>({0})",
@@ -894,6 +916,8 @@ QUICK: Mapping[str, float] = {
     "expm1": 24,
     "log": 16,
     "log1p": 16,
+    "xlogy": 18,
+    "xlog1py": 18,
     "softplus": 32,
     "logaddexp": 32,
     "logcosh": 64,
@@ -902,7 +926,7 @@ QUICK: Mapping[str, float] = {
 # fmt: on
 """The bound on the error in float32 of what has a quick way on a GPU; see `quick_ulp`."""
 
-BOUNDED = frozenset("log log1p logaddexp logcosh erf".split())
+BOUNDED = frozenset("log log1p xlogy xlog1py logaddexp logcosh erf".split())
 """Of these, what no rounding of a large argument spoils: the others are exponentials."""
 
 
@@ -959,6 +983,14 @@ TORCH_HELPERS: Mapping[str, str] = {
     # One Newton step: 1 / 3 is not exact, which large exponents magnify.
     fix = (root * root * root - x) / (3 * root * root)
     return root - torch.where(torch.isfinite(fix), fix, 0)''',
+    "_xlogy": '''def _xlogy(v, u):
+    """v * log(u): 0 where v is 0 and u is not negative."""
+    zero = (v == 0) & (u >= 0)
+    return torch.where(zero, v, v * torch.log(torch.where(zero, 1, u)))''',
+    "_xlog1py": '''def _xlog1py(v, u):
+    """v * log(1 + u): 0 where v is 0 and u is not below -1."""
+    zero = (v == 0) & (u >= -1)
+    return torch.where(zero, v, v * torch.log1p(torch.where(zero, 0, u)))''',
     "_times_exp": '''def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
     half = torch.exp(0.5 * u)
@@ -1185,6 +1217,16 @@ AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
   const T r = autofn::reciprocal<kWay>(T(1) + e);
   return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+}""",
+    "xlogy": """// v * log(u): 0 where v is 0 and u is not negative.
+template <autofn::Way kWay, typename T> AUTOFN_FN T xlogy(T v, T u) {
+  const bool zero = (v == T(0)) & (u >= T(0));
+  return zero ? v : v * autofn::log<kWay>(u);
+}""",
+    "xlog1py": """// v * log(1 + u): 0 where v is 0 and u is not below -1.
+template <autofn::Way kWay, typename T> AUTOFN_FN T xlog1py(T v, T u) {
+  const bool zero = (v == T(0)) & (u >= T(-1));
+  return zero ? v : v * autofn::log1p<kWay>(u);
 }""",
     "sinc": """// sin(x) / x, 1 at 0 and 0 at infinity.
 template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {

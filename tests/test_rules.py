@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import struct
 from collections.abc import Iterator
 from dataclasses import replace
@@ -131,6 +132,7 @@ def test_a_rule_mends_what_its_hazard_breaks(rule: Rule) -> None:
 SPECIAL: dict[str, Expr] = {
     "max + min of equal signs": heads.expm1(x),
     "known power of 1 + u, less 1": sympy.Rational(3, 2),
+    "v times log1p": 1 + x,
 }
 """What V has to be for a rule to hold."""
 
@@ -489,6 +491,20 @@ def test_smooth_where_a_sign_turns() -> None:
     (variant,) = plan(symlog.definition).variants
     for program in (variant.vjp, variant.kernels["backward"]):
         assert simulate.exact(program, {"x": 0.0}) == [1]
+
+
+def test_logarithms_times_what_vanishes_with_them() -> None:
+    @formula
+    def divergence(p, q):  # type: ignore[no-untyped-def]
+        return p * (log(p) - log(q)) + (1 - p) * log(1 - p)
+
+    (variant,) = plan(divergence.definition).variants
+    for program in (variant.forward, variant.kernels["forward"]):
+        for p, q, value in ((0, 0.5, 0), (0, 0, 0), (1, 0.5, math.log(2))):
+            (got,) = simulate.exact(program, {"p": p, "q": q})
+            assert abs(got - value) < 1e-15
+        for p, q in ((mp.nan, 0.5), (0, mp.nan), (0.5, -1), (-0.1, 0.5)):
+            assert mp.isnan(simulate.exact(program, {"p": p, "q": q})[0])
 
 
 def test_arguments_are_looked_at_where_they_are_large() -> None:

@@ -31,6 +31,7 @@ from autofn.rewrite.rules import (
     Rule,
     U,
     V,
+    vanishes_with,
     varies,
 )
 
@@ -38,6 +39,7 @@ _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
 _ROOT, _ROOT_OF_EXP, _CUBE_ROOT = ROOTS
+(_TIMES_LOG,) = (rule for rule in PRODUCTS if rule.name == "v times log")
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 
 
@@ -53,6 +55,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Mul):
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
+        if found is None and (parts := _times_logs(node, parameters)) is not None:
+            return _TIMES_LOG, parts
         return found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
     if isinstance(node, Pow):
         if (root := _root(node, parameters)) is not None:
@@ -330,6 +334,26 @@ def _without(factors: list[Expr], wanted: Sequence[Expr]) -> list[Expr] | None:
         if power != each:
             left.append(power / each)
     return left
+
+
+def _times_logs(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """p*(log(p) - log(q)) with the logarithms that are infinite where p is 0 by themselves."""
+    for total in node.args:
+        if not isinstance(total, Add):
+            continue
+        v = Mul(*(factor for factor in node.args if factor is not total))
+        own = [
+            term
+            for term in total.args
+            for head in [term.as_coeff_Mul()[1]]
+            if isinstance(head, sympy.log | heads.log1p)
+            and varies(v, parameters)
+            and vanishes_with(v, head.args[0] + int(isinstance(head, heads.log1p)), parameters)
+        ]
+        if own:
+            left = [term for term in total.args if term not in own]
+            return Add(*(v * term for term in own), v * Add(*left))
+    return None
 
 
 def _in_power(rule: Rule, node: Pow, parameters: frozenset[Symbol]) -> Expr | None:

@@ -67,6 +67,8 @@ from autofn.functions import (
     sinc,
     softplus,
     times_exp,
+    xlog1py,
+    xlogy,
 )
 
 U = Symbol("U", real=True)
@@ -119,6 +121,21 @@ def _signed_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
 
 def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not found[V].is_number
+
+
+def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    return vanishes_with(found[V], found[U], parameters)
+
+
+def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether u is 0 where a factor of the product is, or is a tensor's probability."""
+    if any(each in (u, 1 - u) for each in u.free_symbols - parameters):
+        return varies(product, parameters)
+    bases = [factor.as_base_exp() for factor in sympy.Mul.make_args(product)]
+    return any(
+        power.is_positive and base.free_symbols and u.xreplace({base: sympy.S.Zero}) == 0
+        for base, power in bases
+    )
 
 
 def _is_large(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -287,6 +304,11 @@ PRODUCTS = (
          "both overflow", _HERBIE, {U: 100.0}),
     Rule("cosh times sech**2", cosh(U) * sech2(U), 1 / cosh(U),
          "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
+    Rule("v times log", V * log(U), xlogy(V, U),
+         "0 times infinity where both are 0", _PYTORCH, {U: 0.0, V: 0.0}, where=_vanish_together),
+    Rule("v times log1p", V * log1p(U), xlog1py(V, U),
+         "0 times infinity where both are 0", _PYTORCH, {U: -1.0, V: 0.0},
+         where=lambda found, parameters: vanishes_with(found[V], 1 + found[U], parameters)),
     Rule("v times exp", V * exp(U), times_exp(V, U),
          "exp overflows where v vanishes", "two halves of the exponent, as in ldexp",
          {U: 90.0, V: 1e-10}, where=_is_large),
