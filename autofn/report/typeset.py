@@ -63,13 +63,13 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
             return self._call(head, args)
         if name == "root_sum":
             return self._print(expr.definition(*args))
-        if name == "times_exp":
+        if name in ("times_exp", "xlogy", "xlog1py"):
             return self._row(
                 self.parenthesize(args[0], PRECEDENCE["Mul"]),
                 self._thin(),
-                self._text("mi", "exp"),
+                self._text("mi", "exp" if name == "times_exp" else "log"),
                 self._text("mo", "("),
-                self._print(args[1]),
+                self._print(args[1] + 1 if name == "xlog1py" else args[1]),
                 self._text("mo", ")"),
             )
         return self._call(self._text("mi", _WORDS.get(name, name)), args)
