@@ -56,8 +56,9 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const T inverse = T(1) / x, y = std::fabs(x) == T(INFINITY) ? T(0) : x;
-  T below = autofn::sin<kWay>(y) * inverse, at = (below - autofn::cos<kWay>(y)) * inverse;
+  const bool far = std::fabs(x) == T(INFINITY);
+  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x);
+  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x))) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
