@@ -409,7 +409,8 @@ class _Search:
     ) -> tuple[Program, Decision]:
         def searched() -> tuple[Program, Decision]:
             lowered = functools.partial(_for_kernels, inputs, self._fixed)
-            truth = self._judged(pass_name, lower(inputs, results, self._fixed))
+            reference = lower(inputs, results, self._fixed)
+            truth = self._judged(pass_name, reference)
             candidates = Candidates(results, lowered, self._symbols)
             more = () if pass_name == "double_backward" else candidates.in_regimes()
             chosen, decision = choose(
@@ -418,9 +419,9 @@ class _Search:
                 truth,
                 more,
                 allowed=self._allowed,
-                wide=self._in_64_bits(truth, lower(inputs, results, self._fixed)),
+                wide=self._in_64_bits(truth, reference),
             )
-            samples = self._in_16_bits(inputs, truth, lower(inputs, results, self._fixed))
+            samples = self._in_16_bits(inputs, truth, reference)
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]

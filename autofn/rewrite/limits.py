@@ -17,6 +17,7 @@ from typing import Any
 from mpmath import mp
 from sympy import Add, Expr, Float, S, oo
 
+from autofn import ops
 from autofn.model import Definition
 from autofn.program import Node, Output, Program
 from autofn.rewrite.sample import defaults
@@ -42,7 +43,7 @@ OTHERS = ((1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0)
 summand of the defaults of numbers and parameters. A limit is the same in all of them in which the
 formula has a value."""
 
-WAVES = frozenset("sin cos sin_of_sum cos_of_sum".split())
+WAVES = ops.WAVES - {"sinc", "spherical_bessel"}  # which are 0 there
 PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
 """What stands for one sine after another. With a limit that is the same for all of these, the
 sines are no part of it."""

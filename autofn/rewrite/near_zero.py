@@ -111,13 +111,22 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
 
 def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
     """The expression with x written in `T`, which u is; None where u is not linear in x."""
+    line = linear(u, x)
+    if line is None:
+        return None
+    scale, shift = line
+    return expr.xreplace({x: sympy.expand((T - shift) / scale)})
+
+
+def linear(u: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """The slope of a linear function of x, and its value at 0."""
     if trees.size(u) > LINEAR or not u.is_polynomial(x):
         return None
     line = sympy.Poly(u, x)
     if line.degree() != 1:
         return None
     scale, shift = line.all_coeffs()
-    return expr.xreplace({x: sympy.expand((T - shift) / scale)})
+    return scale, shift
 
 
 def for_kernels(expr: Expr) -> Expr:

@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from random import Random
 from typing import Any
 
-import sympy
 from mpmath import mp
 from sympy import Basic, Expr, Float, Function
 
 from autofn import trees
 from autofn.model import Definition
+from autofn.rewrite.near_zero import linear
 from autofn.rewrite.simulate import Point
 
 ORDINARY = (
@@ -223,23 +223,17 @@ def of_arguments(
 def _line(u: Basic, x: str, beside: Point) -> tuple[float, float] | None:
     """The slope and the start of a linear function of x other than x and -x."""
     symbols = u.free_symbols
-    if not isinstance(u, Expr) or x not in {s.name for s in symbols} or trees.size(u) > LINEAR:
+    symbol = next((s for s in symbols if s.name == x), None)
+    line = linear(u, symbol) if isinstance(u, Expr) and symbol is not None else None
+    if line is None:
         return None
-    (symbol,) = (s for s in symbols if s.name == x)
-    if not u.is_polynomial(symbol) or sympy.degree(u, symbol) != 1:
+    given = {s: Float(beside.get(s.name, 1.0)) for s in symbols}
+    numbers = [each.xreplace(given).evalf() for each in line]
+    if not all(each.is_Number and each.is_finite for each in numbers):
         return None
-    start, end = (
-        u.xreplace({s: Float(at if s == symbol else beside.get(s.name, 1.0)) for s in symbols})
-        for at in (0.0, 1.0)
-    )
-    if not (start.is_Number and end.is_Number and start.is_finite and end.is_finite):
-        return None
-    scale, shift = float(end - start), float(start)
+    scale, shift = map(float, numbers)
     return None if scale == 0 or (abs(scale) == 1 and shift == 0) else (scale, shift)
 
-
-LINEAR = 20
-"""The size of an argument that is looked at as a linear function."""
 
 LARGEST = 2.0**128
 """What no number of float32 reaches."""

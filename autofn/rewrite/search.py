@@ -146,9 +146,9 @@ def _with_wide(
     if not best.bad and best.ulp <= bar:
         return chosen
     program = chosen
-    others = {replace(each.program, arithmetic="single") for each in candidates}
-    others.discard(replace(chosen, arithmetic="single"))
-    for other in sorted(others, key=lambda each: (each.cost, each.operations, repr(each)))[:WIDE]:
+    others = dict.fromkeys(replace(each.program, arithmetic="single") for each in candidates)
+    others.pop(replace(chosen, arithmetic="single"), None)
+    for other in sorted(others, key=lambda each: (each.cost, each.operations))[:WIDE]:
         found = error(other, sample, best=best, form=DOUBLE)
         if found.whole and (found.bad, found.ulp) < (best.bad, best.ulp / BETTER):
             best, program = found, other
