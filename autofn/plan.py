@@ -32,7 +32,7 @@ from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
-from autofn.rewrite.search import Decision, choose, for_16_bits, unsearched
+from autofn.rewrite.search import Decision, choose, fails_in_single, for_16_bits, unsearched
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -265,7 +265,7 @@ def _variant(
         programs[name] = limits(programs[name], references[name], simulate.exact)
     searching = _Search(definition, primals, passes["forward"], fixed, search)
     chosen = {
-        name: searching(name, inputs, finite.results(lowering, results))
+        name: searching(name, inputs, finite.results(lowering, results), programs[name])
         for name, (inputs, results) in passes.items()
         for lowering in [functools.partial(_for_kernels, inputs, fixed)]
     }
@@ -405,8 +405,14 @@ class _Search:
             yield form, simulate.sampled(program, points, frozenset(self._tensors))
 
     def __call__(
-        self, pass_name: Pass, inputs: list[tuple[Symbol, Input]], results: list[Result]
+        self,
+        pass_name: Pass,
+        inputs: list[tuple[Symbol, Input]],
+        results: list[Result],
+        derived: Program,
     ) -> tuple[Program, Decision]:
+        """The kernel of a pass. derived: what PyTorch's operations compute, of the same results."""
+
         def searched() -> tuple[Program, Decision]:
             lowered = functools.partial(_for_kernels, inputs, self._fixed)
             reference = lower(inputs, results, self._fixed)
@@ -421,6 +427,9 @@ class _Search:
                 allowed=self._allowed,
                 wide=self._in_64_bits(truth, reference),
             )
+            if pass_name != "double_backward":
+                found = fails_in_single(derived, truth)
+                decision = dataclasses.replace(decision, fails_as_derived=found)
             samples = self._in_16_bits(inputs, truth, reference)
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 

@@ -77,6 +77,7 @@ def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) 
         ),
         "tensor_slots": ", ".join(f"tensors[{i}]" for i in slots),
         "a_tensor": f"tensors[{first}]",
+        "wide": any(d.fails_as_derived for v in made.variants for d in v.decisions),
         "public_args": ", ".join(p.name for p in definition.parameters),
         "forward_parameters": ", ".join([*arguments, *(["aligned=False"] if has_layout else [])]),
         "forward_names": forward_names,

@@ -19,6 +19,7 @@ from autofn.rewrite.simulate import (
     Format,
     Sample,
     error,
+    is_in_doubt,
     is_within,
 )
 
@@ -78,12 +79,16 @@ class Measured:
 
 @dataclass(frozen=True)
 class Decision:
-    """The candidates of one pass; `chosen` is the index of the one that is computed."""
+    """The candidates of one pass; `chosen` is the index of the one that is computed.
+
+    fails_as_derived: what PyTorch's operations, which compute that, need double precision for.
+    """
 
     pass_name: str
     budget: float
     candidates: tuple[Measured, ...]
     chosen: int
+    fails_as_derived: bool = False
 
 
 def choose(
@@ -192,6 +197,23 @@ def for_16_bits(
         ):
             return replace(program, arithmetic16=arithmetic)
     return replace(program, arithmetic16=program.arithmetic)
+
+
+def fails_in_single(program: Program, sample: Sample) -> bool:
+    """Whether a result is not finite, or without digits, that double precision has.
+
+    Those so small that their parts may be subnormal do not count.
+    """
+    judged = Sample(
+        sample.points,
+        tuple(
+            tuple(None if t is None or is_in_doubt(t) else t for t in truths)
+            for truths in sample.truths
+        ),
+    )
+    single, double = (replace(program, arithmetic=each) for each in ("single", "double"))
+    bad = error(single, judged).bad
+    return bad > 0 and bad > error(double, judged).bad
 
 
 def _budget(pass_name: str, bar: float) -> float:

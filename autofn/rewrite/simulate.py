@@ -146,13 +146,13 @@ def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
     if program.arithmetic in ("quick double", "double"):
         return _in_double(program, point, seed)
     found = _in_format(program, point, seed, SINGLE)
-    if program.arithmetic in ("quick", "single") or not any(map(_is_in_doubt, found)):
+    if program.arithmetic in ("quick", "single") or not any(map(is_in_doubt, found)):
         return found
     again = _in_double(program, point, seed)
-    return [w if _is_in_doubt(v) else v for v, w in zip(found, again, strict=True)]
+    return [w if is_in_doubt(v) else v for v, w in zip(found, again, strict=True)]
 
 
-def _is_in_doubt(value: Any) -> bool:
+def is_in_doubt(value: Any) -> bool:
     """Whether a result of the first try is computed again in double: `doubt` of `ops`."""
     if value is None or value == 0:
         return False
