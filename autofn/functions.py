@@ -239,6 +239,17 @@ class logaddexp(Head):
         return sympy.log(sympy.exp(args[0]) + sympy.exp(args[1]))
 
 
+class softplus_rise(Head):
+    """softplus(x + d) - softplus(x), also where both are large, or tiny."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        x, d = args
+        return sympy.log(1 + sympy.exp(x + d)) - sympy.log(1 + sympy.exp(x))
+
+
 class mean_root(Head):
     """(a + sqrt(a**2 + c)) / 2, c > 0; for a < 0 as c / (sqrt(a**2 + c) - a) / 2."""
 

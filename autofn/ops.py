@@ -82,6 +82,8 @@ def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
 
 
 def _phi_exact(n: int, x: Any) -> Any:
+    if mpmath.isinf(x):
+        return x if x > 0 else mpmath.mpf(0)
     return mpmath.hyp1f1(1, n + 1, x) / mpmath.factorial(n)
 
 
@@ -120,6 +122,18 @@ def _root_rest_exact(a: Any, c: Any) -> Any:
     if a == 0 or mpmath.isinf(a):
         return abs(a)
     return a * a / (mpmath.sqrt(a * a + c) + mpmath.sqrt(c))
+
+
+def _softplus_rise_exact(x: Any, d: Any) -> Any:
+    low = x if d >= 0 else x + d
+    rise = mpmath.log1p(mpmath.expm1(abs(d)) / (1 + mpmath.exp(-low)))
+    return rise if d >= 0 else -rise
+
+
+def _softplus_rise_partials(x: Expr, d: Expr) -> tuple[Expr, ...]:
+    y = x + d
+    apart = heads.sigmoid(y) * heads.sigmoid(-x) + heads.sigmoid(x) * heads.sigmoid(-y)
+    return sympy.tanh(d / 2) * apart, heads.sigmoid(y)
 
 
 def _expm1mx_exact(x: Any) -> Any:
@@ -354,6 +368,16 @@ _TABLE = [
         lambda a: mpmath.log1p(mpmath.exp(a)),
         heads.softplus,
         lambda u: (heads.sigmoid(u),),
+    ),
+    Op(
+        "softplus_rise",
+        "_softplus_rise({0}, {1})",
+        "softplus_rise<kWay>({0}, {1})",
+        80,
+        4.0,
+        _softplus_rise_exact,
+        heads.softplus_rise,
+        _softplus_rise_partials,
     ),
     Op(
         "logaddexp",
@@ -1010,6 +1034,13 @@ TORCH_HELPERS: Mapping[str, str] = {
     """log(1 + exp(x))."""
     # The default threshold, 20, costs half of float64's digits.
     return F.softplus(x, threshold=40)''',
+    "_softplus_rise": '''def _softplus_rise(x, d):
+    """softplus(x + d) - softplus(x), from the lower; far from one another as a difference."""
+    low, high, size = torch.minimum(x, x + d), torch.maximum(x, x + d), torch.abs(d)
+    near = torch.log1p(torch.expm1(torch.clamp(size, max=64)) * torch.sigmoid(low))
+    above = size + F.softplus(-torch.abs(high)) - F.softplus(-torch.abs(low))
+    far = torch.where(low < 0, F.softplus(high) - F.softplus(low), above)
+    return torch.copysign(torch.where(size < 64, near, far), d)''',
     "_logcosh": '''def _logcosh(x):
     """log(cosh(x)), near 0 by its square."""
     near = torch.sinh(0.5 * torch.clamp(x, -1, 1))
@@ -1137,6 +1168,11 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
   return tiny ? T(NAN) : v * T(0);
 }""",
+    "doubt_or_zero": """// As doubt, and NaN in single precision where v is 0: its parts may have
+// vanished, or overflowed in a denominator.
+template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
+  return sizeof(T) < sizeof(double) && v == T(0) ? T(NAN) : doubt(v);
+}""",
     "sum_rest": """// What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
   const T s = a + b, t = s - a;
@@ -1174,6 +1210,19 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
+}""",
+    "softplus_rise": """// softplus(x + d) - softplus(x), from the lower of the two; far from one
+// another they do not cancel.
+template <autofn::Way kWay, typename T> AUTOFN_FN T softplus_rise(T x, T d) {
+  const T y = x + d, rest = sum_rest(x, d), size = std::fabs(d);
+  const bool up = d >= T(0);
+  const T low = up ? x : y, low_rest = up ? T(0) : rest;
+  const T high = up ? y : x, high_rest = up ? rest : T(0);
+  const T near = autofn::log1p<kWay>(autofn::expm1<kWay>(size) * sigmoid<kWay>(low, low_rest));
+  const T below = softplus<kWay>(high, high_rest) - softplus<kWay>(low, low_rest);
+  const T above = size + (softplus<kWay>(-high) - softplus<kWay>(-low));
+  const T rise = size < T(64) ? near : low < T(0) ? below : above;
+  return up ? rise : -rise;
 }""",
     "logcosh": """// log(cosh(x)) = log1p(2 sinh(x / 2)**2), far from 0
 // |x| + log1p(expm1(-2|x|) / 2).
@@ -1269,14 +1318,18 @@ template <int K, int LAST, typename T> AUTOFN_FN T phi_series(T x, T c = T(1)) {
     "phi": """// (exp(x) - its Taylor polynomial of degree N - 1) / x**N, N >= 1: a series near 0.
 // Both are computed, so that loops over it have no branch.
 template <int N, typename T> AUTOFN_FN T phi(T x) {
-  T found = autofn::expm1(x) / x, factorial = T(1);
+  const T inverse = T(1) / x;
+  T far = T(1), power = inverse, factorial = T(1);
   for (int k = 1; k < N; ++k) {
     factorial *= T(k);
-    found = (found - T(1) / factorial) / x;
+    far = std::fma(far, inverse, T(1) / factorial);
+    power *= inverse;
   }
   factorial *= T(N);
+  // exp(x) may overflow where this does not.
+  far = autofn::times_exp(power, x) - far * inverse;
+  far = x < T(INFINITY) ? far : x;
   constexpr int kLast = N + (sizeof(T) == 4 ? 14 : 20);
-  const T far = x < T(INFINITY) ? found : x;
   return std::fabs(x) < T(1) + T(0.5) * T(N) ? phi_series<N, kLast>(x) / factorial : far;
 }""",
     "expm1mx": """// exp(x) - 1 - x: a series near 0.

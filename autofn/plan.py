@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -29,6 +29,7 @@ from autofn.names import Namer, cpp_name
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
 from autofn.rewrite import sample, simulate
 from autofn.rewrite.candidates import Candidates
+from autofn.rewrite.closer import Closer
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
@@ -341,6 +342,13 @@ class _Search:
         return [self._with_outputs(point) for point in self._given]
 
     @functools.cached_property
+    def _of_arguments(self) -> list[simulate.Point]:
+        exprs = [each.expr for each in self._forward[1] if each.expr is not None]
+        arguments = [self._argument(u) for u in sample.arguments_of(exprs, self._tensors)]
+        given = sample.of_arguments(self._given, self._tensors, arguments)
+        return [self._with_outputs(point) for point in sample.inside(given, self._domains)]
+
+    @functools.cached_property
     def _forward_program(self) -> Program:
         inputs, results = self._forward
         return lower(inputs, results, self._fixed)
@@ -357,13 +365,11 @@ class _Search:
         return {**point, **outputs}
 
     def _judged(self, pass_name: Pass, program: Program) -> simulate.Sample:
-        """The truths of a program at all points, with those beside roots and below overflow.
+        """The truths of a program at all points, with those beside roots and beside extremes.
 
         At half of them, and none of those, in double backward, whose programs are long.
         """
-        exprs = [each.expr for each in self._forward[1] if each.expr is not None]
-        given = sample.inside(sample.of_arguments(self._given, self._tensors, exprs), self._domains)
-        points = [*self._points, *map(self._with_outputs, given)]
+        points = [*self._points, *self._of_arguments]
         if pass_name == "double_backward":
             return simulate.sampled(program, points[::2], frozenset(self._tensors))
 
@@ -372,18 +378,31 @@ class _Search:
 
         extreme = [
             point
-            for extremes in (sample.beside_roots, sample.below_overflow)
+            for extremes in (sample.beside_roots, sample.beside_extremes)
             for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
         ] + sample.with_carries(self._given, self._tensors)
         inside = sample.inside(extreme, self._domains)
         points += map(self._with_outputs, inside)
         return simulate.sampled(program, points, frozenset(self._tensors))
 
+    def _closer(self, reference: Program) -> Closer:
+        def judged(points: Sequence[simulate.Point]) -> simulate.Sample:
+            given = [{n: v for n, v in each.items() if n in self._given[0]} for each in points]
+            inside = map(self._with_outputs, sample.inside(given, self._domains))
+            return simulate.sampled(reference, inside, frozenset(self._tensors))
+
+        return Closer(self._given, self._tensors, judged)
+
+    def _argument(self, u: Expr) -> sample.Argument:
+        program = lower(self._forward[0], [Result("u", u)], self._fixed)
+        return lambda point: simulate.exact(program, point)[0]
+
     def _in_64_bits(self, truth: simulate.Sample, program: Program) -> simulate.Sample:
         """A sample of float64, at every other point: all numbers with as many digits as there."""
         points = [
             {name: value * (1 + math.pi * 2.0**-30) for name, value in point.items()}
-            for point in truth.points[::2]
+            for k, point in enumerate(truth.points)
+            if k % 2 == 0 or math.inf in map(abs, point.values())
         ]
         names = frozenset(self._tensors)
         return simulate.sampled(program, points, names, simulate.DOUBLE)
@@ -391,8 +410,18 @@ class _Search:
     def _in_16_bits(
         self, inputs: list[tuple[Symbol, Input]], truth: simulate.Sample, program: Program
     ) -> Iterator[tuple[simulate.Format, simulate.Sample]]:
-        """A sample, and of the 16-bit types every third of its points, rounded to them."""
+        """A sample, and of the 16-bit types every third of its points, rounded to them.
+
+        And all with tiny or huge results, and numbers of all magnitudes.
+        """
         yield simulate.BFLOAT16, truth  # of float32's range
+        kept = [
+            point
+            for k, (point, values) in enumerate(zip(truth.points, truth.truths, strict=True))
+            if k % 3 == 0 or any(map(simulate.is_extreme, values))
+        ]
+        binades = sample.inside(sample.binades(self._given, self._tensors), self._domains)
+        kept += map(self._with_outputs, binades)
         tensors = {each.name for _, each in inputs if ELEMENT in each.axes}
         for form in (simulate.BFLOAT16, simulate.FLOAT16):
             points = [
@@ -400,7 +429,7 @@ class _Search:
                     name: float(simulate.rounded(mp.mpf(value), form)) if name in tensors else value
                     for name, value in point.items()
                 }
-                for point in truth.points[::3]
+                for point in kept
             ]
             yield form, simulate.sampled(program, points, frozenset(self._tensors))
 
@@ -426,6 +455,7 @@ class _Search:
                 more,
                 allowed=self._allowed,
                 wide=self._in_64_bits(truth, reference),
+                closer=None if pass_name == "double_backward" else self._closer(reference),
             )
             if pass_name != "double_backward":
                 found = fails_in_single(derived, truth)

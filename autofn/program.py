@@ -27,16 +27,17 @@ CHANNEL = "channel"
 
 Axes = frozenset[str]
 
-Arithmetic = Literal["quick", "single", "rescued", "quick double", "double"]
+Arithmetic = Literal["quick", "single", "rescued", "wary", "quick double", "double"]
 """How a kernel computes elements of float32 or 16-bit types: in single precision, on a GPU with
-functions of 16-bit types' digits; in single precision; in double where that gives no finite number;
-all in double, with functions of more digits than single precision has; or all in double. Those of
-float64 are computed in double."""
+functions of 16-bit types' digits; in single precision; in double where that gives no finite number,
+or a tiny one; or 0 either; all in double, with functions of more digits than single precision has;
+or all in double. Those of float64 are computed in double."""
 
 OVERHEAD = {
     "quick": (1.0, 0.0),
     "single": (1.0, 0.0),
     "rescued": (1.0, 3.0),
+    "wary": (1.0, 4.0),
     "quick double": (2.0, 2.0),
     "double": (2.5, 2.0),
 }

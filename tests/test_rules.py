@@ -23,8 +23,9 @@ from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, far_out, near_root, near_zero, sample, simulate
+from autofn.rewrite.closer import Closer
 from autofn.rewrite.memory import remembered
-from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V
+from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus
 from autofn.rewrite.search import Candidate, choose
 from autofn.rewrite.steps import stages
 
@@ -107,7 +108,9 @@ def test_a_wrong_sign_in_a_replacement_is_noticed(rule: Rule) -> None:
 
 
 def program_of(expr: Expr) -> Program:
-    # An exponent that is known at run time is a head by the time programs are made.
+    # An exponent that is known at run time is a head by the time programs are made, and U - V the
+    # difference of what they stand for.
+    expr = expr.replace(minus, lambda u, v: u - v)
     powers = {p: heads.power(*p.args) for p in expr.atoms(sympy.Pow) if not p.exp.is_number}
     inputs = [(s, Input(s.name, frozenset({ELEMENT}))) for s in (U, V, C)]
     return lower(inputs, [Result("y", expr.xreplace(powers))])
@@ -133,6 +136,8 @@ SPECIAL: dict[str, Expr] = {
     "max + min of equal signs": heads.expm1(x),
     "known power of 1 + u, less 1": sympy.Rational(3, 2),
     "v times log1p": 1 + x,
+    "sigmoid - a lower one": x - 1,
+    "softplus - another": x - 1,
 }
 """What V has to be for a rule to hold."""
 
@@ -510,7 +515,10 @@ def test_logarithms_times_what_vanishes_with_them() -> None:
 def test_arguments_are_looked_at_where_they_are_large() -> None:
     made = Formula.from_expr(x / (1 + exp(-(x + 40) / 10)), name="shifted").definition
     (result,) = made.variants[0].outputs
-    points = sample.of_arguments([{"x": 0.0}], ["x"], [recognise(result)])
+    (argument, *_) = sample.arguments_of([recognise(result)], ["x"])
+    points = sample.of_arguments(
+        [{"x": 0.0}], ["x"], [lambda point: mp.mpf(str(argument.subs(x, point["x"])))]
+    )
     arguments = sorted(abs(point["x"] + 40) / 10 for point in points)
     assert arguments[0] == 0 and arguments[-1] > 83 and any(88 < each < 89 for each in arguments)
 
@@ -600,3 +608,99 @@ def test_explain_tells_steps_and_candidates() -> None:
     assert "overflows" in rewriting and "bad" in rewriting
     assert "* exponential normal form" in sections["Candidates for kernels"]
     assert "Candidates for kernels" not in dict(explain(made).sections)
+
+
+def test_quotients_are_looked_at_where_they_are_large() -> None:
+    made = Formula.from_expr(exp(-5 / x) + 1, name="arrhenius").definition
+    (result,) = made.variants[0].outputs
+    (argument, *_) = sample.arguments_of([recognise(result)], ["x"])
+    points = sample.of_arguments(
+        [{"x": 1.0}], ["x"], [lambda at: mp.mpf(str(argument.subs(x, at["x"] or math.nan)))]
+    )
+    assert any(88 < abs(5 / point["x"]) < 90 for point in points)
+
+
+def test_a_sum_of_tensors_is_looked_at_where_it_cancels() -> None:
+    def value(at: simulate.Point) -> float:
+        return mp.mpf(at["x"]) - mp.mpf("0.6") * at["y"]
+
+    assert x - sympy.Rational(3, 5) * y in sample.arguments_of([x - 3 * y / 5], ["x", "y"])
+    points = sample.of_arguments(sample.points(["x", "y"], {}), ["x", "y"], [value])
+    assert any(0 < abs(value(at)) < 1e-4 * abs(at["x"]) for at in points)
+
+
+def test_a_second_look_finds_the_borders_of_regimes() -> None:
+    # x/(2 (1 + |x|)) + 1/2 from the polynomial of 1/x far out: up to its border terms cancel.
+    switched = sympy.Piecewise(
+        (-1 / (2 * x), x < -8), (x / (2 * (1 - x)) + sympy.Rational(1, 2), True)
+    )
+    inputs = [(x, Input("x", frozenset({ELEMENT})))]
+    program = lower(inputs, [Result("y", switched)])
+    reference = lower(inputs, [Result("y", sympy.Rational(1, 2) / (1 - x))])
+    given = [{"x": v} for v in (-9.2, -0.5, 0.11)]
+    look = Closer(given, ["x"], lambda at: simulate.sampled(reference, at, frozenset({"x"})))
+    first = simulate.error(program, simulate.sampled(reference, given[1:], frozenset({"x"})))
+    assert first.ulp < 4 < look.error(program).ulp
+    points = sample.beside_borders(given, ["x"], [lambda at: mp.mpf(at["x"]) + 8])
+    assert {math.copysign(1, at["x"] + 8) for at in points} == {1.0, -1.0}
+    assert all(abs(at["x"] + 8) < 0.6 for at in points)
+
+
+def test_what_vanishes_in_single_precision_is_computed_again() -> None:
+    @formula
+    def einstein_heat(T, theta: float = 1.5):  # type: ignore[no-untyped-def]
+        return (theta / T) ** 2 * exp(theta / T) / (exp(theta / T) - 1) ** 2
+
+    (variant,) = plan(einstein_heat.definition).variants
+    forward, point = variant.kernels["forward"], {"T": 0.0165, "theta": 1.5}
+    (truth,) = simulate.exact(variant.forward, point)
+    assert simulate.simulated(replace(forward, arithmetic="single"), point) == [0]
+    for arithmetic in {"wary", forward.arithmetic, forward.arithmetic16}:
+        (got,) = simulate.simulated(replace(forward, arithmetic=arithmetic), point)
+        assert abs(got / truth - 1) < 1e-6
+
+
+def test_a_result_that_is_often_zero_is_not_doubted() -> None:
+    @formula
+    def ramp(x, a: float = 0.7):  # type: ignore[no-untyped-def]
+        return sympy.Max(x, 0) / (1 + exp(-a * x)) ** 3
+
+    (variant,) = plan(ramp.definition).variants
+    assert all("wary" not in (p.arithmetic, p.arithmetic16) for p in variant.kernels.values())
+
+
+def test_a_limit_holds_from_where_the_parts_overflow_in_double() -> None:
+    made = Formula.from_expr(x / (1 - x * exp(-(x + exp(x)))), name="colu").definition
+    (variant,) = plan(made).variants
+    backward = variant.kernels["backward"]
+    for far in (-1253.0, -3e6, -4e28, -math.inf):
+        assert simulate.simulated(backward, {"x": far, "grad": 1.0}) == [0]
+
+
+def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
+    @formula
+    def soft_clip(x, sharpness: float = 10.0):  # type: ignore[no-untyped-def]
+        return log((1 + exp(sharpness * x)) / (1 + exp(sharpness * (x - 1)))) / sharpness
+
+    @formula
+    def bin_likelihood(x, mean, scale: float = 0.3):  # type: ignore[no-untyped-def]
+        above, below = (x - mean + 0.5) / scale, (x - mean - 0.5) / scale
+        return log(1 / (1 + exp(-above)) - 1 / (1 + exp(-below)))
+
+    (variant,) = plan(soft_clip.definition).variants
+    for far, slope in ((1e30, 0), (math.inf, 0), (6.1, math.exp(-51))):
+        at = {"x": far, "sharpness": 10.0, "grad": 1.0}
+        (value,) = simulate.simulated(variant.kernels["forward"], at)
+        (gradient,) = simulate.simulated(variant.kernels["backward"], at)
+        assert abs(value - 1) < 1e-6 and abs(gradient - slope) <= 1e-4 * slope
+    (variant,) = plan(bin_likelihood.definition).variants
+    at = {"x": -5e10, "mean": 0.0, "scale": 0.3, "grad": 1.0}
+    (value,) = simulate.simulated(variant.kernels["forward"], at)
+    gradients = simulate.simulated(variant.kernels["backward"], at)
+    assert abs(value / (-5e10 / 0.3) - 1) < 1e-6
+    assert [round(float(g), 5) for g in gradients] == [3.33333, -3.33333]
+
+
+def test_products_of_exponentials_are_one() -> None:
+    a, b = sympy.symbols("a b", real=True)
+    assert recognise(y * exp(a) * exp(b)) == heads.times_exp(y, a + b)

@@ -216,6 +216,22 @@ def test_parameters_never_promote_and_one_rounding(dtype: torch.dtype, kept: tor
         close(got.float(), want, rtol=max(step, 2e-6), atol=2e-6)
 
 
+def test_pytorch_operations_are_double_where_single_precision_fails() -> None:
+    # 30*x overflows in float32; exp(-log_var) does, where its product with a square does not.
+    sine = importlib.import_module("generated.sine").sine
+    x = torch.tensor([1.2e38, -3e38], requires_grad=True)
+    y = sine(x)
+    y.sum().backward()
+    wide = x.detach().double()
+    torch.testing.assert_close(y, torch.sin(30 * wide).float())
+    torch.testing.assert_close(x.grad, (30 * torch.cos(30 * wide)).float())
+    nll = importlib.import_module("generated.gaussian_nll").gaussian_nll
+    value = nll(*torch.tensor([1e-30, 0.0, -90.0]).unbind())
+    torch.testing.assert_close(value, torch.tensor(-45.0))
+    swish = (ROOT / "generated" / "swish" / "op.py").read_text()
+    assert "compute_type(dtype)" in swish  # where single precision does, it is what it was
+
+
 def test_gradients_have_each_inputs_dtype_and_shape(extra: Callable[[str], ModuleType]) -> None:
     affine = extra("affine").AffineFunction.apply
     tensors = [

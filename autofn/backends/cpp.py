@@ -80,9 +80,14 @@ TRY = "autofn::kTried"
 SHORT = "_16_bits"
 """What ends the name of what is for 16-bit types alone."""
 
+DOUBTS = {"rescued": "doubt", "wary": "doubt_or_zero"}
+"""The arithmetics of two tries, and the function that is NaN of a result that is computed again."""
+
 _WHY = {
     "rescued": "Computed again in double where that is not finite, or tiny: its parts may overflow "
     "or lose their digits first.",
+    "wary": "Computed again in double where that is not finite, tiny or 0: its parts may overflow "
+    "or vanish first.",
     "double": "In double, whatever T is: in single precision terms cancel or overflow.",
 }
 
@@ -116,7 +121,7 @@ def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
 
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
     """The function that calls `single` of its namespace in another arithmetic, or in a second."""
-    body = _rescued if program.arithmetic == "rescued" else _in_double
+    body = _rescued if program.arithmetic in DOUBTS else _in_double
     reason = _WHY[program.arithmetic.removeprefix("quick ")]
     comment = textwrap.wrap(reason + why, WIDTH, initial_indent="// ", subsequent_indent="// ")
     lines = body(kernel, program, single)
@@ -221,21 +226,22 @@ def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
 def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
     name = f"{SCALAR}::{single}"
     once = f"{name}<T, {TRY}>" if gives_nan(program) else name
+    doubt = DOUBTS[program.arithmetic]
     args = [operand.cname for operand in kernel.inputs]
     results = [operand.cname for operand in kernel.outputs]
     if len(results) == 1:
         return [
             wrapped(f"const T {results[0]} = {once}(", args, ");", 2),
-            f"  if (doubt({results[0]}) == T(0)) return {results[0]};",
+            f"  if ({doubt}({results[0]}) == T(0)) return {results[0]};",
             wrapped(f"return T({name}<double>(", args, "));", 2),
         ]
     again = [f"{result}_" for result in results]
     return [
         wrapped(f"{once}(", args + results, ");", 2),
-        *_statement("if (", f"{' + '.join(f'doubt({x})' for x in results)} == T(0)) return"),
+        *_statement("if (", f"{' + '.join(f'{doubt}({x})' for x in results)} == T(0)) return"),
         wrapped("double ", again, ";", 2),
         wrapped(f"{name}<double>(", args + again, ");", 2),
-        *(f"  {x} = doubt({x}) == T(0) ? {x} : T({y});"
+        *(f"  {x} = {doubt}({x}) == T(0) ? {x} : T({y});"
           for x, y in zip(results, again, strict=True)),
     ]  # fmt: skip
 
@@ -298,8 +304,8 @@ def helpers(programs: Sequence[Program]) -> list[str]:
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):
         code += " constant_rest<"
-    if any("rescued" in (program.arithmetic, program.arithmetic16) for program in programs):
-        code += " doubt("
+    used = {each for p in programs for each in (p.arithmetic, p.arithmetic16)}
+    code += "".join(f" {doubt}(" for each, doubt in DOUBTS.items() if each in used)
     found: list[str] = []
     # A helper calls those before it in the table only.
     for name, text in reversed(list(CPP_HELPERS.items())):

@@ -163,11 +163,11 @@ def _loop(
     args = [argument(each) for each in kernel.inputs]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
     near = cpp.gives_nan(program)
-    if program.arithmetic == "rescued":
+    if (doubt := cpp.DOUBTS.get(program.arithmetic)) is not None:
         single = f"{cpp.SCALAR}::{kernel.function}"
         first = _call(f"{single}<T, {cpp.TRY}>" if near else single, args, results)
-        again = _again(f"{single}<double>", args, results)
-        return _Loop(tuple(again), (*first, *_odd([f"doubt({each})" for each in results])))
+        again = _again(f"{single}<double>", args, results, doubt)
+        return _Loop(tuple(again), (*first, *_odd([f"{doubt}({each})" for each in results])))
     first = _call(f"{function}<T, {cpp.TRY}>", args, results) if near else []
     first += _odd([f"{each} * T(0)" for each in results]) if near else []
     return _Loop(tuple(_call(function, args, results)), tuple(first))
@@ -182,15 +182,15 @@ def _odd(terms: list[str]) -> list[str]:
     )
 
 
-def _again(function: str, args: list[str], results: list[str]) -> list[str]:
-    """Lines that compute anew the results that are not finite."""
+def _again(function: str, args: list[str], results: list[str], doubt: str) -> list[str]:
+    """Lines that compute anew the results that are in doubt."""
     again = [f"again{k}" for k in range(len(results))]
     if len(results) == 1:
         lines = _call(function, args, [f"const double {again[0]}"])
     else:
         lines = [f"double {', '.join(again)};", *_call(function, args, again)]
     return lines + [
-        f"{x} = doubt({x}) == T(0) ? {x} : T({y});" for x, y in zip(results, again, strict=True)
+        f"{x} = {doubt}({x}) == T(0) ? {x} : T({y});" for x, y in zip(results, again, strict=True)
     ]
 
 

@@ -21,7 +21,7 @@ from autofn import ops
 from autofn.model import Definition
 from autofn.program import Node, Output, Program
 from autofn.rewrite.sample import defaults
-from autofn.rewrite.saturate import NOTHING
+from autofn.rewrite.saturate import BETWEEN, NOTHING
 from autofn.rewrite.simulate import EXACT, Point, exact
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
@@ -34,6 +34,11 @@ BESIDE = ("2.3", "5.9", "13.7", "24.1", "35.7")
 SAME = 1e-6
 NEAR = 1e-3
 """Relative differences: of values on their way to a limit, and of a result that is as good."""
+
+EDGES = (16.0, 64.0, 1024.0, 4e18)
+BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
+SAME_THERE = 1e-17
+"""Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
 
 VANISHED = 1e-15
 """What is less, at the nearer points already, and goes on falling, goes to 0."""
@@ -83,7 +88,11 @@ class Limits:
             if name in program.used():
                 program = self._without_waves(program, reference, evaluated, name)
                 sides = [self._missed(program, reference, evaluated, name, s) for s in (-1, 1)]
-                program = self._selected(program, name, *sides)
+                edges = [
+                    self._edge(program, reference, evaluated, name, sign, side)
+                    for sign, side in zip((-1, 1), sides, strict=True)
+                ]
+                program = self._selected(program, name, sides, edges)
         return program
 
     def _at(self, name: str, sign: int) -> list[Point]:
@@ -115,23 +124,64 @@ class Limits:
             found.append(dict(zip(directions, known, strict=True)) if known and missed else None)
         return found
 
+    def _edge(
+        self,
+        program: Program,
+        reference: Program,
+        evaluated: Evaluation,
+        name: str,
+        sign: int,
+        limits: Sequence[_Combination | None],
+    ) -> Expr:
+        """From where on the limits are what is computed: infinity, or the program is NaN before.
+
+        x/(1 - x*exp(-x)) is 0 long before its derivative's parts overflow, in double too.
+        """
+        wanted = [(k, limit) for k, limit in enumerate(limits) if limit is not None]
+        known = [each for _, limit in wanted for each in limit.values()]
+        if len(self._settings) > 1 or not wanted or not all(each.is_finite for each in known):
+            return oo
+        (setting,) = self._settings
+
+        def is_met(far: float) -> bool:
+            for k, combination in wanted:
+                for direction, limit in combination.items():
+                    units = {each.name: float(each.name == direction) for each in reference.inputs}
+                    value = exact(reference, {**units, **setting, name: sign * far})[k]
+                    if abs(_or_zero(value) - float(limit)) > SAME_THERE * abs(float(limit)):
+                        return False
+            return True
+
+        rows = (evaluated(program, {**setting, name: sign * far}) for far in BEYOND)
+        if not any(_is_nan(row[k]) for row in rows for k, _ in wanted):
+            return oo
+        for edge in EDGES:
+            if all(is_met(far) for far in (*(edge * step for step in BETWEEN), *BEYOND)):
+                return Float(edge)
+        return oo
+
     def _selected(
         self,
         program: Program,
         name: str,
-        lows: Sequence[_Combination | None],
-        highs: Sequence[_Combination | None],
+        sides: Sequence[Sequence[_Combination | None]],
+        edges: Sequence[Expr],
     ) -> Program:
-        """The program with these limits of its outputs at minus infinity, and at infinity."""
+        """The program with these limits of its outputs below the first edge and above the other."""
+        (lows, highs), (lower, upper) = sides, edges
         grown = _Grown(program)
         beside = [each for each in self._differentiable if each != name and each in program.used()]
         outputs = []
         for output, low, high in zip(program.outputs, lows, highs, strict=True):
-            same = low is not None and low == high
-            for limits, relation in [(low, "both")] if same else [(low, "le"), (high, "ge")]:
+            same = low is not None and low == high and lower == upper
+            both = [(low, "both", lower)]
+            for limits, relation, edge in (
+                both if same else [(low, "le", lower), (high, "ge", upper)]
+            ):
                 if output.node is not None and limits is not None:
                     limit = grown.plus_zeros(grown.combined(limits), beside)
-                    node = grown.selected(grown.is_infinite(name, relation), limit, output.node)
+                    beyond = grown.is_beyond(name, relation, edge)
+                    node = grown.selected(beyond, limit, output.node)
                     output = replace(output, node=node)
             outputs.append(output)
         return grown.program(outputs)
@@ -207,7 +257,7 @@ def _with_zeros(program: Program, waves: Collection[int], name: str, relation: s
         places.append(grown.append(replace(node, args=tuple(places[arg] for arg in node.args))))
         if k in waves:
             if at_infinity is None:
-                at_infinity = grown.is_infinite(name, relation)
+                at_infinity = grown.is_beyond(name, relation, oo)
             places[k] = grown.selected(at_infinity, grown.constant(S.Zero), places[k])
     return grown.program(
         [
@@ -330,12 +380,12 @@ class _Grown:
             value = self._add("add", value, zero)
         return value
 
-    def is_infinite(self, name: str, relation: str) -> int:
-        """Whether an input is at an infinity, or at both."""
+    def is_beyond(self, name: str, relation: str, edge: Expr) -> int:
+        """Whether an input is beyond an edge on one side, or on both."""
         x = self._input(name)
         if relation == "both":
-            return self._add("ge", self._add("abs", x), self.constant(oo))
-        return self._add(relation, x, self.constant(oo if relation == "ge" else -oo))
+            return self._add("ge", self._add("abs", x), self.constant(edge))
+        return self._add(relation, x, self.constant(edge if relation == "ge" else -edge))
 
     def selected(self, condition: int, value: int, otherwise: int) -> int:
         return self._add("select", condition, value, otherwise)

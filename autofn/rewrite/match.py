@@ -40,6 +40,7 @@ _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
 _ROOT, _ROOT_OF_EXP, _CUBE_ROOT = ROOTS
 (_TIMES_LOG,) = (rule for rule in PRODUCTS if rule.name == "v times log")
+(_WITH_SIGMOID,) = (rule for rule in LOGARITHMS if rule.name == "log of a product with sigmoid")
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 
 
@@ -67,6 +68,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, sympy.log):
         *others, last = LOGARITHMS
         found = _first(others, lambda rule: _whole(rule, node, parameters))
+        if found is None and (parts := _log_of_product(node.args[0])) is not None:
+            return _WITH_SIGMOID, parts
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
@@ -163,6 +166,19 @@ def _whole(rule: Rule, node: Expr, parameters: frozenset[Symbol]) -> Expr | None
         if _holds(rule, found, parameters):
             return _put(rule, found)
     return None
+
+
+def _log_of_product(node: Expr) -> Expr | None:
+    """The logarithm of a product, with those of its sigmoids by themselves."""
+    total: Expr = S.Zero
+    left = []
+    for factor in Mul.make_args(node):
+        base, exponent = factor.as_base_exp()
+        if isinstance(base, heads.sigmoid):
+            total -= exponent * heads.softplus(-base.args[0])
+        else:
+            left.append(factor)
+    return None if total == 0 or not left else sympy.log(Mul(*left)) + total
 
 
 def _log_of_sum(node: Expr) -> Expr | None:

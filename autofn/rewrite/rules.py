@@ -66,6 +66,7 @@ from autofn.functions import (
     sigmoid,
     sinc,
     softplus,
+    softplus_rise,
     times_exp,
     xlog1py,
     xlogy,
@@ -74,6 +75,18 @@ from autofn.functions import (
 U = Symbol("U", real=True)
 V = Symbol("V", real=True)
 C = Symbol("C", positive=True)
+
+
+class minus(sympy.Function):  # type: ignore[misc]
+    """U - V, multiplied out: of b*(x + 1) and b*x that is b."""
+
+    nargs = (2,)
+    is_real = True
+
+    @classmethod
+    def eval(cls, u: Expr, v: Expr) -> Expr | None:
+        return None if {u, v} == {U, V} else sympy.expand_mul(u - v)
+
 
 Bindings = Mapping[Symbol, Expr]
 Condition = Callable[[Bindings, frozenset[Symbol]], bool]
@@ -121,6 +134,17 @@ def _signed_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
 
 def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not found[V].is_number
+
+
+def _is_greater(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is greater than V everywhere, taking parameters to be positive."""
+    positive = {p: Symbol(p.name, positive=True) for p in parameters}
+    return bool(minus(found[U], found[V]).xreplace(positive).is_positive)
+
+
+def _has_one_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is V and a number or parameter, or V is one: else U is not to be had from V."""
+    return not (varies(minus(found[U], found[V]), parameters) and varies(found[V], parameters))
 
 
 def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -200,6 +224,8 @@ LOGARITHMS = (
          softplus(-V) - softplus(-U), "both underflow", _PYTENSOR, {U: -110.0, V: -111.0}),
     Rule("log of sigmoid times 1 + exp", log(sigmoid(U) * (1 + exp(V))),
          softplus(V) - softplus(-U), _OVERFLOWS, _PYTENSOR, {U: -110.0, V: 109.0}),
+    Rule("log of a product with sigmoid", log(V * sigmoid(U)), log(V) - softplus(-U),
+         "sigmoid underflows", _PYTENSOR, {U: -110.0, V: 0.3}),
     Rule("log of 1 + u", log(1 + U), log1p(U), "1 + u drops the digits of a small u",
          _GOLDBERG, {U: 1.3e-6}),
 )  # fmt: skip
@@ -230,8 +256,16 @@ SUMS = (
     Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
     Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("sigmoid - a lower one", sigmoid(U) - sigmoid(V),
+         -expm1(-minus(U, V)) * sigmoid(U) * sigmoid(-V),
+         _CANCELS, _ABRAMOWITZ, {U: 100.0, V: 99.0}, where=_is_greater),
+    Rule("sigmoid - another", sigmoid(U) - sigmoid(V),
+         tanh(minus(U, V) / 2) * (sigmoid(U) * sigmoid(-V) + sigmoid(V) * sigmoid(-U)),
+         _CANCELS, _ABRAMOWITZ, {U: 100.0, V: 99.0}),
     Rule("softplus - softplus", softplus(U) - softplus(-U), U,
          _CANCELS, _MAECHLER, {U: 1.3e-6}),
+    Rule("softplus - another", softplus(U) - softplus(V), softplus_rise(V, minus(U, V)),
+         _CANCELS, _MAECHLER, {U: 1.3e-6, V: 1e-6}, where=_has_one_tensor),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
@@ -304,6 +338,8 @@ PRODUCTS = (
          "both overflow", _HERBIE, {U: 100.0}),
     Rule("cosh times sech**2", cosh(U) * sech2(U), 1 / cosh(U),
          "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
+    Rule("exp times exp", exp(U) * exp(V), exp(U + V),
+         "one overflows, or vanishes, where the product does not", _HERBIE, {U: 100.0, V: -90.0}),
     Rule("v times log", V * log(U), xlogy(V, U),
          "0 times infinity where both are 0", _PYTORCH, {U: 0.0, V: 0.0}, where=_vanish_together),
     Rule("v times log1p", V * log1p(U), xlog1py(V, U),

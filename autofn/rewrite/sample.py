@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import struct
@@ -10,12 +11,14 @@ from random import Random
 from typing import Any
 
 from mpmath import mp
-from sympy import Basic, Expr, Float, Function
+from sympy import Add, Basic, Expr, Function, Pow
 
 from autofn import trees
 from autofn.model import Definition
-from autofn.rewrite.near_zero import linear
 from autofn.rewrite.simulate import Point
+
+Argument = Callable[[Point], Any]
+"""The value of an expression at a point."""
 
 ORDINARY = (
     0.05, 0.11, 0.23, 0.37, 0.52, 0.68, 0.83, 0.97, 1.13, 1.31, 1.57, 1.83, 2.1, 2.6, 3.3,
@@ -51,7 +54,7 @@ CANCELLING = 24
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
 
-FAR = (-1.2e4, -2e9, 1.2e4, 2e9)
+FAR = tuple(sign * size for size in (17.3, 61.7, 100.3, 1.2e4, 2e9) for sign in (-1.0, 1.0))
 OVERFLOWING = 48
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
 
@@ -121,8 +124,78 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
     for name in tensors:
         # Its exponential overflows or vanishes, the differences of the others are 0.
         for far in FAR:
-            found.append({**dict.fromkeys(tensors, 1.0), name: far, **given})
+            found.append({**dict.fromkeys(tensors, 1.0), name: _single(far), **given})
     return found
+
+
+CLOSER = 44
+"""Points of a second look: of one tensor on either side."""
+
+CLOSEST, FARTHEST = 0.004, 40.0
+AROUND = 24
+"""Points beside each bad one, within an eighth of it."""
+
+
+def closer(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """More ordinary points."""
+    if len(tensors) == 1:
+        beside, (x,) = all_points[0], tensors
+        ratio = FARTHEST / CLOSEST
+        sizes = [_single(CLOSEST * ratio ** ((k + 0.37) / CLOSER)) for k in range(CLOSER)]
+        return [{**beside, x: sign * size} for size in sizes for sign in (1.0, -1.0)]
+    given = {name: v for name, v in all_points[0].items() if name not in tensors}
+    return points(tensors, given, seed=1)[: SEVERAL + UNIFORM]
+
+
+BINADES = range(-132, 128, 5)
+"""Powers of two, of numbers as 16-bit types are looked at: all of theirs are."""
+
+
+def binades(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points of all magnitudes, where there is one tensor."""
+    if len(tensors) != 1 or not all_points:
+        return []
+    sizes = [sign * 1.4375 * 2.0**k for k in BINADES for sign in (1.0, -1.0)]
+    return [{**all_points[0], tensors[0]: size} for size in sizes]
+
+
+BESIDE_BORDERS = (0.002, 0.006, 0.012, 0.02, 0.03, 0.045, 0.07)
+"""How far from a border between regimes, relatively, regimes are looked at."""
+
+BORDERS = 4
+"""Of so many borders."""
+
+
+def beside_borders(
+    all_points: Sequence[Point], tensors: Sequence[str], borders: Sequence[Argument]
+) -> list[Point]:
+    """Points on both sides of where one of these is 0, where there is one tensor."""
+    if len(tensors) != 1 or not all_points:
+        return []
+    (x,), beside, found = tensors, all_points[0], set()
+    grid = sorted(sign * size for size in ORDINARY for sign in (1.0, -1.0))
+    for border in borders:
+
+        def value(at: float, border: Argument = border) -> Any:
+            return border({**beside, x: at})
+
+        for (low, below), (high, above) in itertools.pairwise([(at, value(at)) for at in grid]):
+            if mp.isfinite(below) and mp.isfinite(above) and below * above < 0:
+                found.add(_crossing(value, low, high, 0.0, 2 * BISECTIONS))
+    near = sorted(found, key=abs)[:BORDERS]
+    steps = [1 + sign * step for step in BESIDE_BORDERS for sign in (1, -1)]
+    return [{**beside, x: _single(at * step)} for at in near for step in steps]
+
+
+def around(given: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points beside each of these."""
+    rng = Random(2)
+    return [
+        {**point, **{name: _single(point[name] * (1 + rng.uniform(-1, 1) / 8)) for name in tensors}}
+        for point in given
+        for _ in range(AROUND)
+        if all(abs(point[name]) < LARGEST / 2 for name in tensors)
+    ]
 
 
 ROOTS = {False: 10, True: 4}
@@ -184,98 +257,186 @@ def with_carries(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Po
 
 
 ARGUMENTS = (83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7, 431.0)
+FEW_ARGUMENTS = (87.7, 91.3, 178.7)
 BESIDE_ZERO = (1e-5, 3e-4, 4e-3, 0.06)
-"""Sizes of the arguments of functions, such as (x - a)/b, and relative distances of x from where
-one is 0, at which a formula of one tensor is looked at."""
+"""Sizes of the arguments of functions, such as (x - a)/b or a/x, of one tensor and of several, and
+relative distances of a tensor from where one is 0, at which a formula is looked at."""
 
 MOST = 3
 """How many such arguments."""
 
+STARTS = slice(SEVERAL + 3, SEVERAL + UNIFORM, 12)
+"""Points of several tensors, from which arguments are made that large, or 0."""
 
-def of_arguments(
-    all_points: Sequence[Point], tensors: Sequence[str], exprs: Sequence[Expr]
-) -> list[Point]:
-    """Points at which linear functions of the one tensor that functions are of have those sizes.
+STRETCHES = tuple(sign * 2.0**k for sign in (-1, 1) for k in range(-6, 13, 2))
+"""By what one tensor is multiplied there."""
 
-    exprs: the formula, in symbols that the points name.
+TURNS = 2
+"""How often an argument of one tensor takes each size, at most."""
+
+
+def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
+    """What functions, quotients and roots are of, other than a tensor or its negative.
+
+    And sums of several tensors: those that change sign together with all inputs are nowhere near a
+    root, however much cancels.
     """
-    if len(tensors) != 1 or not all_points:
-        return []
-    (x,), beside = tensors, all_points[0]
-    lines: list[tuple[float, float]] = []
+    found: dict[Expr, None] = {}
     for expr in exprs:
         for node in trees.nodes(expr):
-            for u in node.args if isinstance(node, Function) else ():
-                line = _line(u, x, beside)
-                if line is not None and line not in lines:
-                    lines.append(line)
+            taken: tuple[Basic, ...] = ()
+            if isinstance(node, Function):
+                taken = node.args
+            elif isinstance(node, Pow) and not (node.exp.is_Integer and node.exp.is_positive):
+                taken = (node.base, node.exp)
+            elif isinstance(node, Add):
+                names = {s.name for s in trees.symbols(node)}
+                taken = (node,) if len(names.intersection(tensors)) > 1 else ()
+            for u in taken:
+                if isinstance(u, Expr) and not u.could_extract_minus_sign():
+                    found[u] = None
+                elif isinstance(u, Expr):
+                    found[-u] = None
+    of_tensors = [u for u in found if {s.name for s in trees.symbols(u)} & {*tensors}]
+    return [u for u in of_tensors if not u.is_Symbol][:MOST]
+
+
+def of_arguments(
+    all_points: Sequence[Point], tensors: Sequence[str], arguments: Sequence[Argument]
+) -> list[Point]:
+    """Points at which arguments have the sizes of `ARGUMENTS`, or are 0 or nearly.
+
+    Looked for between ordinary numbers of the one tensor; of several, along one of them.
+    """
+    if not all_points:
+        return []
+    if len(tensors) == 1:
+        grid = sorted({point[tensors[0]] for point in points(tensors, {})} - {math.inf, -math.inf})
+        lines = [(all_points[0], tensors[0], grid)]
+        sizes: tuple[float, ...] = ARGUMENTS
+    else:
+        lines = [
+            (point, name, sorted(point[name] * by for by in STRETCHES))
+            for point, name in zip(all_points[STARTS], itertools.cycle(tensors), strict=False)
+        ]
+        sizes = FEW_ARGUMENTS
     found: list[Point] = []
-    for scale, shift in lines[:MOST]:
-        sizes = [sign * size for size in ARGUMENTS for sign in (1, -1)]
-        values = [(size - shift) / scale for size in sizes]
-        if shift:
-            root = -shift / scale
-            values += [root, *(root * (1 + sign * d) for d in BESIDE_ZERO for sign in (1, -1))]
-        found += [{**beside, x: _single(v)} for v in values if abs(v) < LARGEST / 2]
+    for argument, (point, name, grid) in itertools.product(arguments, lines):
+
+        def value(at: float, argument: Argument = argument, point: Point = point,
+                  name: str = name) -> Any:  # fmt: skip
+            return argument({**point, name: at})
+
+        column = [(at, value(at)) for at in grid]
+        column = [(at, v) for at, v in column if v is not None and mp.isfinite(v)]
+        for size in (0.0, *sizes, *(-size for size in sizes)):
+            crossings = [
+                (low, high)
+                for (low, below), (high, above) in itertools.pairwise(column)
+                if below != above and (below - size) * (above - size) <= 0
+            ]
+            for low, high in crossings[:TURNS]:
+                at = _crossing(value, low, high, size, 34 if size == 0 else BISECTIONS)
+                near = [at] if size or not at else [at, *(at * (1 + sign * d) for d in BESIDE_ZERO
+                                               for sign in (1, -1))]  # fmt: skip
+                found += [{**point, name: _single(v)} for v in near if abs(v) < LARGEST / 2]
     return found
 
 
-def _line(u: Basic, x: str, beside: Point) -> tuple[float, float] | None:
-    """The slope and the start of a linear function of x other than x and -x."""
-    symbols = u.free_symbols
-    symbol = next((s for s in symbols if s.name == x), None)
-    line = linear(u, symbol) if isinstance(u, Expr) and symbol is not None else None
-    if line is None:
-        return None
-    given = {s: Float(beside.get(s.name, 1.0)) for s in symbols}
-    numbers = [each.xreplace(given).evalf() for each in line]
-    if not all(each.is_Number and each.is_finite for each in numbers):
-        return None
-    scale, shift = map(float, numbers)
-    return None if scale == 0 or (abs(scale) == 1 and shift == 0) else (scale, shift)
+def _crossing(
+    value: Callable[[float], Any], low: float, high: float, size: float, steps: int
+) -> float:
+    """A number of float32 between two, at which a function takes a value, or beside which."""
+    below = value(low) < size
+    first, last = _place(low), _place(high)
+    for _ in range(steps):
+        middle = (first + last) // 2
+        here = value(_at_place(middle))
+        if here == size:
+            return _at_place(middle)
+        if middle == first:
+            break
+        first, last = (middle, last) if (here < size) == below else (first, middle)
+    return _at_place(first)
+
+
+def _place(value: float) -> int:
+    """The number of a float32 among all, 0 that of 0."""
+    bits = int(struct.unpack("I", struct.pack("f", abs(value)))[0])
+    return -bits if value < 0 else bits
+
+
+def _at_place(place: int) -> float:
+    size = float(struct.unpack("f", struct.pack("I", abs(place)))[0])
+    return -size if place < 0 else size
 
 
 LARGEST = 2.0**128
 """What no number of float32 reaches."""
 
-FROM = slice(SEVERAL + 2, SEVERAL + UNIFORM, 5)
-"""Points of several tensors, from which one is made larger."""
+FROM = slice(SEVERAL, SEVERAL + 12, 5)
+"""Points of several tensors, from which one is made larger, and smaller, on either side."""
+
+LARGE = 2.0**24
 
 STEP = 32.0
 """Times as large in each step, up to the one that overflows."""
 
 
-def below_overflow(
+SMALLEST = 2.0**-128, 2.0**-142
+"""Subnormal numbers of float32 that have most of their digits, and few."""
+
+
+def beside_extremes(
     all_points: Sequence[Point], tensors: Sequence[str], values: Callable[[Point], Sequence[Any]]
 ) -> list[Point]:
-    """Points at which a result is just finite, so that its parts may not be.
+    """Points at which a result is just finite, or nearly vanishes, so that its parts may not.
 
-    values: the results at a point. Each tensor in turn is made larger until a result overflows.
+    values: the results at a point. Each tensor in turn is made larger, and smaller, until a result
+    overflows, and until one vanishes.
     """
     one = len(tensors) == 1
-    starts = (
-        [{**all_points[0], tensors[0]: sign} for sign in (1.0, -1.0)] if one else all_points[FROM]
-    )
+    starts = [{**all_points[0], tensors[0]: 1.0}] if one else all_points[FROM]
     widest = LARGEST / STEP if one else WITHIN
     found: list[Point] = []
-    for point, name in itertools.product(starts, tensors):
+    for start, name, sign, step, has_size in itertools.product(
+        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), _SIZES
+    ):
+        point = {**start, name: sign * start[name]}
 
-        def is_finite(scale: float, point: Point = point, name: str = name) -> bool:
-            return all(
-                value is None or (mp.isfinite(value) and abs(value) < LARGEST)
-                for value in values(_scaled(point, [name], scale))
-            )
+        def holds(scale: float, point: Point = point, name: str = name,
+                  has_size: Callable[[Any], bool] = has_size) -> bool:  # fmt: skip
+            here = values(_scaled(point, [name], scale))
+            return all(value is None or has_size(value) for value in here)
 
-        low, high = 1.0, STEP
-        while is_finite(high) and abs(point[name]) * high < widest:
-            low, high = high, high * STEP
-        if is_finite(high) or not is_finite(low):
+        low, high = 1.0, step
+        while holds(high) and 1 / widest < abs(point[name]) * high < widest:
+            low, high = high, high * step
+        if holds(high) or not holds(low):
             continue
         for _ in range(BISECTIONS):
             middle = math.sqrt(low * high)
-            low, high = (middle, high) if is_finite(middle) else (low, middle)
-        found.append(_scaled(point, [name], low))
+            low, high = (middle, high) if holds(middle) else (low, middle)
+        extreme = _scaled(point, [name], low)
+        found.append(extreme)
+        if has_size is not _is_below_overflow:
+            # What has vanished there has not beside a large factor.
+            found += [_scaled(extreme, [n], LARGE) for n in tensors if n != name]
     return found
+
+
+def _is_below_overflow(value: Any) -> bool:
+    return bool(mp.isfinite(value) and abs(value) < LARGEST)
+
+
+def _is_above(least: float, value: Any) -> bool:
+    return bool(value == 0 or abs(value) > least)
+
+
+_SIZES: tuple[Callable[[Any], bool], ...] = (
+    _is_below_overflow,
+    *(functools.partial(_is_above, least) for least in SMALLEST),
+)
 
 
 def _sign(value: Any) -> int:

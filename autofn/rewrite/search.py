@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import get_args
 
 from autofn.ops import OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Program
+from autofn.rewrite.closer import Closer
 from autofn.rewrite.simulate import (
     DOUBLE,
     HOPELESS,
     SINGLE,
+    STEPWISE,
     Error,
     Format,
     Sample,
@@ -45,12 +48,25 @@ WIDE = 12
 FIRST = ("forward", "backward")
 """The passes to which a formula's own bar applies."""
 
-PESSIMISM = 1.5
+NEARLY = 0.9
+"""Of a bar, from where on exactness is worth regimes: no sample has the worst."""
+
+WORTH = 1.45
 """By how much a bar is to be missed for exactness to be worth double precision, where there are
-functions: the simulation lets them be as wrong as they may be."""
+functions: by the mean of what the simulation finds with functions as wrong as they may be, where
+that adds up, and with such as are only rounded. What a million points show is about that mean."""
+
+OPTIMISM = 0.85
+"""The same without functions: what is computed is simulated, but a sample has not the worst."""
+
+PESSIMISM = 1.5
+"""The same where there is no second look: it has not looked that closely."""
 
 DOUBLED = 4
 """How many candidates are tried all in double."""
+
+ORDINARY, SELDOM = (0.01, 12.0), 0.15
+"""What numbers are like, most of the time, and of how many of them a result may be 0."""
 
 SPARE = 0.01
 """Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
@@ -99,36 +115,46 @@ def choose(
     *,
     allowed: float | None = None,
     wide: Sample | None = None,
+    closer: Closer | None = None,
 ) -> tuple[Program, Decision]:
     """The cheapest candidate within the pass's budget; if there is none, the most exact.
 
-    Where none meets the bar, those of `more` are looked at, then some in other arithmetic.
-    allowed: ULP, the formula's own bar. wide: a sample of float64's numbers.
+    Where none clearly meets the bar, those of `more` are looked at, then some in other arithmetic.
+    allowed: ULP, the formula's own bar. wide: a sample of float64's numbers. closer: a second look
+    at those that the sample finds best.
     """
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
     budget = _budget(pass_name, bar)
-    tried = _Tried(candidates, sample, budget, bar)
+    tried = _Tried(candidates, sample, budget, bar, closer)
     tried.until_within(range(len(candidates)))
-    if tried.misses(bar):
+    if tried.misses(NEARLY * bar):
         for batch in more:
             cheaper: Sequence[int] = tried.extend(batch)
-            if not tried.misses(bar):
+            if not tried.misses(NEARLY * bar):
                 cheaper = [k for k in cheaper if tried.cost(k) < tried.cost(tried.ranked()[0])]
             tried.until_within(cheaper)
     singles = tried.ranked()
     if tried.misses(bar):
         rescued = [tried.add(k, "rescued", "again in double") for k in singles]
         tried.until_within(rescued)
+        if tried.misses(bar) and not _is_often_zero(sample):
+            wary = [tried.add(k, "wary", "zeros, too, again in double") for k in singles]
+            tried.until_within(wary)
     doubtful = any(_is_function(node.op) for node in tried.candidates[singles[0]].program.nodes)
-    if tried.misses((PESSIMISM if doubtful else 1) * bar):
+    worth = bar * (OPTIMISM if not doubtful else WORTH if closer else PESSIMISM)
+    if tried.likely() > worth:
         # The least wrong in single precision: float64 is computed by them too.
         best = next(k for k in singles if k < len(candidates))
         alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
         cheapest = sorted(alike, key=tried.cost)[:DOUBLED]
         quick = [k for k in cheapest if _has_quick_double(tried.candidates[k].program)]
         tried.until_within([tried.add(k, "quick double", "quickly in double") for k in quick])
-        if tried.misses(bar):
+        if tried.misses(min(bar, worth)):
             tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
+        if tried.misses(min(bar, worth)):
+            regimes = [k for k in singles if k >= len(candidates)][:DOUBLED]
+            tried.until_within([tried.add(k, "double", "in double") for k in regimes])
+    assert tried.best  # the first in rank has been looked at twice
     chosen = tried.ranked()[0]
     measured = tuple(
         Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
@@ -173,13 +199,15 @@ def for_16_bits(
     samples: of numbers of these types; not asked for where nothing is cheaper.
     parameters: those whose gradients are sums, of terms as exact as float32's.
     """
-    ladder: tuple[Arithmetic, ...] = ("quick", "single", "rescued", "quick double", "double")
+    ladder: tuple[Arithmetic, ...] = get_args(Arithmetic)
     cheaper = list(ladder[: ladder.index(program.arithmetic)])
     if pass_name not in FIRST or not any(quick_ulp(node.op, 1) for node in program.nodes):
         cheaper = [each for each in cheaper if each != "quick"]
     if not _has_quick_double(program):
         cheaper = [each for each in cheaper if each != "quick double"]
     kept = list(samples) if cheaper else []
+    if any(_is_often_zero(sample) for _, sample in kept):
+        cheaper = [each for each in cheaper if each != "wary"]
     for arithmetic in cheaper:
         tried = replace(program, arithmetic=arithmetic)
         if all(
@@ -222,8 +250,18 @@ def _budget(pass_name: str, bar: float) -> float:
 
 
 def _is_function(op: str) -> bool:
-    """Whether an operation is a function of a library, and not arithmetic."""
-    return op in OPS and "autofn::" in OPS[op].cpp
+    """Whether the simulation lets an operation be as wrong as it may be."""
+    return op in OPS and OPS[op].ulp > 0.5 and op not in STEPWISE
+
+
+def _is_often_zero(sample: Sample) -> bool:
+    """Whether results are 0 at ordinary numbers: they are not to be doubted then."""
+    ordinary = [
+        any(truth is not None and truth == 0 for truth in truths)
+        for point, truths in zip(sample.points, sample.truths, strict=True)
+        if all(v in (0, 1) or ORDINARY[0] < abs(v) < ORDINARY[1] for v in point.values())
+    ]
+    return sum(ordinary) > SELDOM * len(ordinary)
 
 
 def _has_quick_double(program: Program) -> bool:
@@ -240,8 +278,17 @@ def unsearched(pass_name: str, program: Program) -> Decision:
 class _Tried:
     """Candidates by number, and the errors of those that were measured."""
 
-    def __init__(self, candidates: Sequence[Candidate], sample: Sample, budget: float, bar: float):
+    def __init__(
+        self,
+        candidates: Sequence[Candidate],
+        sample: Sample,
+        budget: float,
+        bar: float,
+        closer: Closer | None,
+    ):
         self.candidates = list(candidates)
+        self._closer = closer
+        self._confirmed: set[int] = set()
         self.errors: dict[int, Error] = {}
         self._sample = sample
         self._order = list(range(len(sample.points)))
@@ -250,10 +297,35 @@ class _Tried:
 
     @property
     def best(self) -> Error:
-        return self.errors[self.ranked()[0]]
+        """The error of the best, which has been looked at twice."""
+        while not self._is_confirmed(number := self.ranked()[0]):
+            pass
+        return self.errors[number]
+
+    def _is_confirmed(self, number: int) -> bool:
+        """Whether a second look finds no more than the first did; what it finds is kept."""
+        if self._closer is None or number in self._confirmed:
+            return True
+        self._confirmed.add(number)
+        first, program = self.errors[number], self.candidates[number].program
+        second = self._closer.error(program)
+        worse = (second.bad, second.ulp) > (first.bad, first.ulp)
+        if worse:
+            # Of the second sample: no number of the first.
+            self.errors[number] = replace(second, number=first.number)
+        return not worse
 
     def misses(self, bar: float) -> bool:
         return bool(self.best.bad) or self.best.ulp > bar
+
+    def likely(self) -> float:
+        """The error that the best may be seen to have: functions are not all as bad as they may."""
+        best, program = self.best, self.candidates[self.ranked()[0]].program
+        if best.bad or self._closer is None:
+            return float("inf") if best.bad else best.ulp
+        first = error(program, self._sample, mild=True)
+        mild = max(first.ulp, self._closer.error(program, mild=True).ulp)
+        return (best.ulp + mild) / 2
 
     def is_nearly(self, number: int, best: int) -> bool:
         """Whether a candidate is measured, and hardly worse than another."""
@@ -282,8 +354,12 @@ class _Tried:
                 # Where one fails others do: looked at first from now on.
                 self._order.remove(found.number)
                 self._order.insert(0, found.number)
-            if not found.bad and found.ulp <= self._budget:
+            if self._is_within(number) and (self._is_confirmed(number) or self._is_within(number)):
                 break
+
+    def _is_within(self, number: int) -> bool:
+        found = self.errors[number]
+        return not found.bad and found.ulp <= self._budget
 
     def ranked(self) -> list[int]:
         """The best first, among those that were measured."""
@@ -296,16 +372,18 @@ class _Tried:
     def _rank(self, number: int) -> tuple[float, ...]:
         found = self.errors[number]
         within = found.ulp <= self._budget
-        lacks = 0 if within else _steps(found.ulp / self._budget)
+        step = CLOSE if found.ulp > self._bar else STEP
+        lacks = 0 if within else _steps(found.ulp / self._budget, step)
         return found.bad, found.ulp > self._bar, lacks, *self.cost(number)
 
 
-STEP = 1.25
-"""Errors within this factor of each other are one: a sample does not tell them apart."""
+STEP, CLOSE = 1.25, 1.05
+"""Errors within this factor of each other are one: a sample does not tell them apart. Beyond the
+bar, the second."""
 
 
-def _steps(ratio: float) -> int:
-    count, reached = 1, STEP
+def _steps(ratio: float, step: float) -> int:
+    count, reached = 1, step
     while reached < ratio:
-        count, reached = count + 1, reached * STEP
+        count, reached = count + 1, reached * step
     return count

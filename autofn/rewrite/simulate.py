@@ -7,7 +7,7 @@ its bound in the operation table allows. Nothing depends on the libraries of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -51,6 +51,9 @@ ARITHMETIC = frozenset(
     "eq ne lt le gt ge sqrt rsqrt log root_sum floor ceil".split()
 )
 """What takes an argument of any size."""
+
+STEPWISE = frozenset({"powi", "polynomial", "fma", "sum_rest", "product_rest"})
+"""What is simulated as it is computed, step by step."""
 
 PAST = {SINGLE: 200, DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
@@ -141,31 +144,41 @@ def _bounded(value: Any, widest: int = WIDEST) -> Any:
 # --- simulated -------------------------------------------------------------------------------
 
 
-def simulated(program: Program, point: Point, seed: int = 0) -> list[Any]:
-    """Each output as a float32 machine might compute it; `seed` turns the errors of functions."""
+def simulated(program: Program, point: Point, seed: int | None = 0) -> list[Any]:
+    """Each output as a float32 machine might compute it; `seed` turns the errors of functions.
+
+    None: they are only rounded.
+    """
     if program.arithmetic in ("quick double", "double"):
         return _in_double(program, point, seed)
     found = _in_format(program, point, seed, SINGLE)
-    if program.arithmetic in ("quick", "single") or not any(map(is_in_doubt, found)):
+    wary = program.arithmetic == "wary"
+    doubts = [is_in_doubt(value, wary=wary) for value in found]
+    if program.arithmetic in ("quick", "single") or not any(doubts):
         return found
     again = _in_double(program, point, seed)
-    return [w if is_in_doubt(v) else v for v, w in zip(found, again, strict=True)]
+    return [w if doubt else v for v, w, doubt in zip(found, again, doubts, strict=True)]
 
 
-def is_in_doubt(value: Any) -> bool:
+def is_extreme(value: Any) -> bool:
+    """Whether a result's parts may be subnormal, or have overflowed."""
+    return value is not None and value != 0 and abs(mp.mag(value)) >= 100
+
+
+def is_in_doubt(value: Any, *, wary: bool = False) -> bool:
     """Whether a result of the first try is computed again in double: `doubt` of `ops`."""
     if value is None or value == 0:
-        return False
+        return wary and value is not None
     return not mp.isfinite(value) or bool(mp.mag(value) <= -100)
 
 
-def _in_double(program: Program, point: Point, seed: int) -> list[Any]:
+def _in_double(program: Program, point: Point, seed: int | None) -> list[Any]:
     found = _in_format(program, point, seed, DOUBLE)
     return [value if value is None else rounded(value) for value in found]
 
 
 def _in_format(
-    program: Program, point: Point, seed: int, form: Format, given: Format = SINGLE
+    program: Program, point: Point, seed: int | None, form: Format, given: Format = SINGLE
 ) -> list[Any]:
     """given: what the inputs are numbers of. Functions in double are quick for float32 alone."""
     found: list[Any] = []
@@ -221,8 +234,10 @@ def spacing(value: Any, form: Format = SINGLE) -> Any:
     return mp.ldexp(1, max(mp.mag(value) - form.bits, form.least) if value else form.least)
 
 
-def _turn(index: int, seed: int) -> int:
-    """The sign of a function's error: any fixed choice that mixes."""
+def _turn(index: int, seed: int | None) -> int:
+    """The sign of a function's error: any fixed choice that mixes; 0 for none."""
+    if seed is None:
+        return 0
     return 1 if ((index * 2654435761 + seed * 40503) >> 7) & 1 else -1
 
 
@@ -311,6 +326,9 @@ class Error:
         return least + (f"{self.bad} bad" if self.bad else f"{self.ulp:.1f} ULP")
 
 
+ORDINARY = (0.01, 100.0)
+"""Sizes of numbers at which a result is 0 because of its terms, not of what has vanished."""
+
 LOST = 2.0**20
 """ULPs beyond which a result has lost its digits."""
 
@@ -355,7 +373,7 @@ def _judged(value: Any, beside: Sequence[Any], point: Point, form: Format) -> An
     if value is None or not mp.isfinite(value) or not mp.isfinite(rounded(value, form)):
         return None
     at_infinity = any(abs(v) == float("inf") for v in point.values())
-    if not at_infinity and any(not mp.isfinite(v) or v * value < 0 for v in beside):
+    if not at_infinity and any(v * value < 0 for v in beside):
         return None
     return value
 
@@ -370,22 +388,17 @@ def error(
     order: Iterable[int] | None = None,
     best: Error | None = None,
     form: Format = SINGLE,
+    *,
+    mild: bool = False,
 ) -> Error:
     """The error of a program in simulated float32 against the truths of the sample.
 
     order: of the points, by number. best: where the error is clearly worse, the rest is left out.
-    form: DOUBLE for what float64 makes of it.
+    form: DOUBLE for what float64 makes of it. mild: functions are only rounded.
     """
     bad, worst, number = 0, 0.0, None
     for index in range(len(sample.points)) if order is None else order:
-        if form is SINGLE:
-            values = simulated(program, sample.points[index], index)
-        else:
-            values = _in_format(program, sample.points[index], index, form, form)
-        for value, truth in zip(values, sample.truths[index], strict=True):
-            if truth is None or value is None:
-                continue
-            off = _off(value, truth, form)
+        for off in _errors(program, sample, index, form, mild=mild):
             if off > LOST:
                 bad += 1
                 number = index if bad == 1 else number
@@ -394,6 +407,32 @@ def error(
         if best and (bad > best.bad or (bad == best.bad and worst > HOPELESS * best.ulp)):
             return Error(bad, worst, _at(sample, number), number, whole=False)
     return Error(bad, worst, _at(sample, number), number)
+
+
+def worst(program: Program, sample: Sample, many: int) -> list[Point]:
+    """So many points with the largest errors."""
+    found = [max(_errors(program, sample, k, SINGLE), default=0) for k in range(len(sample.points))]
+    order = sorted(range(len(found)), key=lambda k: -found[k])
+    return [sample.points[k] for k in order[:many]]
+
+
+def _errors(
+    program: Program, sample: Sample, index: int, form: Format, *, mild: bool = False
+) -> Iterator[float]:
+    """Of the outputs at a point."""
+    if form is SINGLE:
+        values = simulated(program, sample.points[index], None if mild else index)
+    else:
+        values = _in_format(program, sample.points[index], index, form, form)
+    point = sample.points[index]
+    sizes = [abs(point[each.name]) for each in program.inputs if each.name in point]
+    ordinary = all(ORDINARY[0] < size < ORDINARY[1] for size in sizes)
+    for value, truth in zip(values, sample.truths[index], strict=True):
+        if truth is not None and value is not None:
+            # Terms that cancel to the last digit: what is left of them is none to be counted.
+            yield (
+                0.0 if truth == 0 and ordinary and mp.isfinite(value) else _off(value, truth, form)
+            )
 
 
 def is_within(program: Program, sample: Sample, limits: Sequence[tuple[Format, float]]) -> bool:

@@ -86,6 +86,11 @@ const F = (() => {
       if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
       return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
     },
+    softplus_rise: (x, d) => {
+      const low = Math.min(x, x + d), size = Math.min(Math.abs(d), 700);
+      const rise = Math.log1p(Math.expm1(size) * sigmoid(low));
+      return (d < 0 ? -1 : 1) * rise;
+    },
     pow1pm1: (x, y) => Math.expm1(y * Math.log1p(x)),
     times_exp: (v, u) => (v === 0 ? 0 : v * Math.exp(u)),
     xlogy: (v, u) => (v === 0 && u >= 0 ? 0 : v * Math.log(u)),

@@ -1,0 +1,54 @@
+"""A second look at candidates that the sample finds best, which is no proof.
+
+At more ordinary points, beside the borders between a program's regimes, and around what has turned
+out to be the worst: rounding errors add up at one point, and cancel beside it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from autofn.program import Output, Program
+from autofn.rewrite.sample import around, beside_borders, closer
+from autofn.rewrite.simulate import Error, Point, Sample, error, exact, worst
+
+WORST = 4
+"""So many points of each kind are looked around at."""
+
+
+class Closer:
+    """The samples of a pass. judged: points with the truths there."""
+
+    def __init__(
+        self,
+        given: Sequence[Point],
+        tensors: Sequence[str],
+        judged: Callable[[Sequence[Point]], Sample],
+    ) -> None:
+        self._given, self._tensors, self._judged = given, tensors, judged
+
+    def error(self, program: Program, *, mild: bool = False) -> Error:
+        """The largest error that is found; mild: of functions that are only rounded."""
+        samples = [self._more, self._judged(self._beside_borders(program))]
+        bad = [point for each in samples for point in worst(program, each, WORST)]
+        samples.append(self._judged(around(bad, self._tensors)))
+        found = (error(program, each, mild=mild) for each in samples)
+        return max(found, key=lambda each: (each.bad, each.ulp))
+
+    @functools.cached_property
+    def _more(self) -> Sample:
+        return self._judged(closer(self._given, self._tensors))
+
+    def _beside_borders(self, program: Program) -> list[Point]:
+        pairs = [node.args for node in program.nodes if node.op in ("lt", "le", "gt", "ge")]
+        borders = [functools.partial(_apart, program, a, b) for a, b in pairs]
+        return beside_borders(self._given, self._tensors, borders)
+
+
+def _apart(program: Program, first: int, second: int, point: Point) -> Any:
+    """The difference of two values of a program."""
+    ends = (Output("first", first), Output("second", second))
+    a, b = exact(Program(program.inputs, program.nodes, ends), point)
+    return a - b
