@@ -31,11 +31,22 @@ AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void celu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
-  const bool c0 = x > T(0);
-  const T v0 = T(1) / alpha;
-  const T v1 = x * v0;
-  grad_grad = d_x * (c0 ? T(1) : autofn::exp<kWay>(v1));
-  grad_x = c0 ? T(0) : autofn::times_exp<kWay>(v0 * d_x * grad, v1);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const bool c0 = x > T(0);
+    const T v0 = T(1) / alpha;
+    const T v1 = x * v0;
+    const T v2 = (T(1) - v0 * alpha + -std::fma(v0, alpha, -(v0 * alpha))) * v0;
+    const T v3 = std::fma(x, v2, std::fma(x, v0, -(x * v0)));
+    grad_grad = d_x * (c0 ? T(1) : autofn::exp<kWay>(v1, v3));
+    grad_x = c0 ? T(0) : autofn::times_exp<kWay>(v0 * d_x * grad, v1, v3);
+  } else {
+    const bool c0 = x > T(0);
+    const T v0 = T(1) / alpha;
+    const T v1 = x * v0;
+    grad_grad = d_x * (c0 ? T(1) : autofn::exp<kWay>(v1));
+    grad_x = c0 ? T(0) : autofn::times_exp<kWay>(v0 * d_x * grad, v1);
+  }
 }
 
 }  // namespace autofn_celu

@@ -64,7 +64,6 @@ template <typename S> struct gelu_tanh_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
-  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -94,7 +93,7 @@ template <typename S> struct gelu_tanh_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      grad_x_v.at[k] = gelu_tanh_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]));
+      grad_x_v.at[k] = gelu_tanh_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
     }
     at.store(0, grad_x, grad_x_v);
   }

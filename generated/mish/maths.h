@@ -46,7 +46,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward
   const T v3 = T(2) * v1;
   const bool c0 = v0 < T(0);
   const T v4 = v0 * (c0 ? v2 : v3 + T(1)) / (c0 ? v1 * v2 + T(2) : v1 * (v3 + T(2)) + T(1));
-  return times_lower<kWay>(v4, v0);
+  return v0 < T(-48) ? times_lower<kWay>(v0, v0) : times_lower<kWay>(v4, v0);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backward(T grad, T x) {

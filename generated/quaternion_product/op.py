@@ -53,12 +53,12 @@ def _torch_forward(tensors, values):
         tensors[7],
     )
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype, tensors[0])), *values)
     return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    dtype = _t.compute_type(grads[0].dtype)
+    dtype = _t.compute_type(grads[0].dtype, grads[0])
     grads = _t.cast(grads, dtype)
     found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
@@ -68,7 +68,7 @@ def _torch_backward(needs, grads, saved, values, likes):
 
 
 def _torch_double_backward(needs, directions, tensors, values, likes):
-    dtype = _t.compute_type(tensors[0].dtype)
+    dtype = _t.compute_type(tensors[0].dtype, tensors[0])
     tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
     found = maths.double_vjp(needs, *directions, *tensors, *values)
     return tuple(
@@ -287,7 +287,7 @@ class QuaternionProductFunction(Function):
             tensors[7],
         )
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _t.compute_type(dtype)
+        compute = _t.compute_type(dtype, tensors[0])
         found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
         return tuple(_t.finish(each, shape, dtype, tensors[0]) for each in found)
 
@@ -391,7 +391,7 @@ class QuaternionProductBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:12]
         likes = ctx.likes
-        dtype = _t.compute_type(tensors[0].dtype)
+        dtype = _t.compute_type(tensors[0].dtype, tensors[0])
         tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(

@@ -18,11 +18,25 @@
 
 namespace autofn_scaled_bias {
 
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 template <typename T> AUTOFN_FN T scaled_bias_forward_bias(T x, T bias, T scale) {
-  return bias + scale * x;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = scale * x;
+    const T v1 = bias + v0;
+    const T v2 = v1 + (sum_rest(bias, v0) + std::fma(scale, x, -(scale * x)));
+    return std::fabs(v1) < T(8.507059173023462e+37) ? v2 : v1;
+  } else {
+    return bias + scale * x;
+  }
 }
 
 template <typename T>

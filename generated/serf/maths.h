@@ -35,15 +35,6 @@ AUTOFN_FN T times_lower(T v, T x, R... rest) {
   return x < T(0) ? low : v;
 }
 
-// v * sigmoid(x), rounded to a subnormal number once.
-template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
-  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
-}
-
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
@@ -64,11 +55,15 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_forward
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_backward(T grad, T x) {
   const T v0 = x + T(1.1930599212646484) + T(4.766353952868329e-08);
   const T v1 = clamp(x, T(-1024), T(16));
+  const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
   const T sp0 = softplus<kWay>(v1);
-  const T v2 = times_sigmoid<kWay>(T(1.1283791670955126) * v1, v1);
-  const T v3 = autofn::times_exp_product<kWay>(v2, sp0, T(-1) * sp0);
-  const T v5 = grad * (v3 + autofn::erf<kWay>(sp0));
-  const T v4 = polynomial<10>(v0, T(-1.5217283459576316e-11), T(8.873421427229159e-13),
+  const T v3 = autofn::erf<kWay>(sp0);
+  const T v4 = T(1.1283791670955126) * v1;
+  const T v5 = v3 + autofn::times_exp_product<kWay>(v4, sp0, T(-1) * sp0);
+  const T v7 = grad * (v1 < T(0) ? v3 + v2 * v5 : v5 + v2 * v3) / (v2 + T(1));
+  const T v6 = grad * (T(1.1283791670955126) * v1 + T(1.1283791670955126));
+  const T v9 = v1 < T(-48) ? times_lower<kWay>(v6, v1) : v7;
+  const T v8 = polynomial<10>(v0, T(-1.5217283459576316e-11), T(8.873421427229159e-13),
       T(7.30016996612012e-11), T(-3.300750229455122e-11), T(-1.9381926551829743e-10),
       T(2.8966222096569974e-10), T(1.2614771916822614e-09), T(6.939243347523678e-10),
       T(-7.293258857046527e-09), T(-3.041430935199269e-08), T(-3.8373211724878944e-08),
@@ -78,7 +73,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_backwar
       T(0.0008716960652208427), T(-0.004524531631039747), T(-0.018713084036871955),
       T(-0.02333420603137727), T(0.047545691042727795), T(0.23161220121136644),
       T(0.30150488936299114));
-  return std::fabs(v0) < T(0.875) ? v0 * grad * v4 : v5;
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v8 : v9;
 }
 
 namespace scalar {

@@ -71,29 +71,12 @@ AUTOFN_FN void snake_beta_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward_16_bits(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    // Other terms cancel, or are magnified, in float64.
-    const T v0 = autofn::times_exp<kWay>(x, alpha);
-    const T sn0 = autofn::sin<kWay>(T(2) * v0);
-    const T v1 = autofn::times_exp<kWay>(sn0, alpha);
-    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
-    const T v3 = v2 + T(1e-09);
-    const bool c0 = beta < T(0);
-    const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
-    const T v5 = grad / v4;
-    const T v6 = -beta;
-    const T v7 = times_lower<kWay>(-grad * square(autofn::sin<kWay>(v0)) / square(v4), beta);
-    grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
-    grad_alpha = times_lower<kWay>(v5 * (v0 * sn0), v6);
-    grad_beta = times_lower<kWay>(v7, v6);
-  } else {
-    double grad_x_, grad_alpha_, grad_beta_;
-    scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
-        grad_x_, grad_alpha_, grad_beta_);
-    grad_x = T(grad_x_);
-    grad_alpha = T(grad_alpha_);
-    grad_beta = T(grad_beta_);
-  }
+  double grad_x_, grad_alpha_, grad_beta_;
+  scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
+      grad_x_, grad_alpha_, grad_beta_);
+  grad_x = T(grad_x_);
+  grad_alpha = T(grad_alpha_);
+  grad_beta = T(grad_beta_);
 }
 
 // In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
@@ -101,29 +84,11 @@ AUTOFN_FN void snake_beta_backward_16_bits(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    // Other terms cancel, or are magnified, in float64.
-    const T v0 = autofn::times_exp<kWay>(x, alpha);
-    const T sn0 = autofn::sin<kWay>(T(2) * v0);
-    const T v1 = autofn::times_exp<kWay>(sn0, alpha);
-    const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
-    const T v3 = v2 + T(1e-09);
-    const bool c0 = beta < T(0);
-    const T v4 = c0 ? v3 : T(1e-09) * v2 + T(1);
-    const T v5 = grad / v4;
-    const T v6 = -beta;
-    const T v7 = times_lower<kWay>(-grad * square(autofn::sin<kWay>(v0)) / square(v4), beta);
-    grad_x = v5 * (c0 ? v1 + v3 : v2 * (v1 + T(1e-09)) + T(1));
-    grad_alpha = times_lower<kWay>(v5 * (v0 * sn0), v6);
-    grad_beta = times_lower<kWay>(v7, v6);
-  } else {
-    double grad_x_, grad_alpha_, grad_beta_;
-    scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_,
-        grad_beta_);
-    grad_x = T(grad_x_);
-    grad_alpha = T(grad_alpha_);
-    grad_beta = T(grad_beta_);
-  }
+  double grad_x_, grad_alpha_, grad_beta_;
+  scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_, grad_beta_);
+  grad_x = T(grad_x_);
+  grad_alpha = T(grad_alpha_);
+  grad_beta = T(grad_beta_);
 }
 
 namespace scalar {
@@ -141,30 +106,30 @@ AUTOFN_FN void snake_beta_double_backward(
   const bool c0 = beta < T(0);
   const T v6 = T(1) / (c0 ? v4 : v5 + T(1));
   const T v7 = v6 * d_x;
-  const T v8 = -beta;
-  const T v9 = v0 * sn0;
-  const T v10 = square(autofn::sin<kWay>(v0));
+  const bool c1 = -beta < T(0);
+  const T v8 = c1 ? v3 : T(1);
+  const T v9 = v6 * v8 * d_alpha;
+  const T v10 = v0 * sn0;
   const T v11 = square(v6);
+  const T v12 = v11 * d_beta;
   const T cs0 = autofn::cos<kWay>(v1);
-  const T v12 = grad * (v2 + T(2) * autofn::times_exp<kWay>(v0 * cs0, alpha));
-  const T v18 = times_lower<kWay>(times_lower<kWay>(-d_beta * (v10 * v11), beta), v8);
-  const T v13 = grad * (T(2) * v7) * autofn::times_exp<kWay>(cs0, T(2) * alpha);
-  const T v14 = v11 * (v2 * grad);
-  const T v22 = times_lower<kWay>(grad * (d_alpha * (v0 * v6)) * (sn0 + v1 * cs0), v8);
-  const T v15 = v11 * (v9 * grad);
-  const T v24 = times_lower<kWay>(times_lower<kWay>(-d_alpha * v15, beta), v8);
-  const T v16 = -grad * (d_beta * (v10 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
-  const T v17 = along(d_x, v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1)));
-  const T v19 = v17 + along(d_alpha, times_lower<kWay>(d_alpha * (v6 * v9), v8));
-  const T v20 = along(d_alpha, times_lower<kWay>(d_alpha * (v6 * v12), v8));
-  const T v21 = along(d_beta, times_lower<kWay>(times_lower<kWay>(-d_beta * v14, beta), v8));
-  const T v23 = along(d_beta, times_lower<kWay>(times_lower<kWay>(-d_beta * v15, beta), v8));
-  const T v25 = along(d_x, times_lower<kWay>(times_lower<kWay>(-d_x * v14, beta), v8));
-  const T v26 = along(d_beta, times_lower<kWay>(times_lower<kWay>(v16, beta), v8));
-  grad_grad = v19 + along(d_beta, v18);
-  grad_x = along(d_x, times_lower<kWay>(v13, v8)) + v20 + v21;
-  grad_alpha = along(d_x, times_lower<kWay>(v7 * v12, v8)) + along(d_alpha, v22) + v23;
-  grad_beta = v25 + along(d_alpha, v24) + v26;
+  const T v13 = v7 * v8;
+  const T v14 = grad * (v2 + T(2) * autofn::times_exp<kWay>(v0 * cs0, alpha));
+  const T v15 = v8 * square(autofn::sin<kWay>(v0));
+  const T v16 = autofn::times_exp<kWay>(sn0, alpha + beta);
+  const T v17 = v8 * v10;
+  const T v18 = -grad * (d_beta * (v15 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
+  const T v19 = along(d_x, v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1)));
+  const T v20 = along(d_beta, times_lower<kWay>(-v12 * v15, beta));
+  const T v21 = along(d_x, grad * (T(2) * v13) * autofn::times_exp<kWay>(cs0, T(2) * alpha));
+  const T v22 = along(d_beta, -v12 * grad * (c1 ? square(v3) : T(1)) * v16);
+  const T v23 = along(d_x, v13 * v14) + along(d_alpha, grad * (v0 * v9) * (sn0 + v1 * cs0));
+  const T v24 = along(d_alpha, times_lower<kWay>(-grad * (d_alpha * (v11 * v17)), beta));
+  const T v25 = along(d_x, times_lower<kWay>(-grad * (d_x * (v2 * (v8 * v11))), beta)) + v24;
+  grad_grad = v19 + along(d_alpha, v9 * v10) + v20;
+  grad_x = v21 + along(d_alpha, v9 * v14) + v22;
+  grad_alpha = v23 + along(d_beta, times_lower<kWay>(-grad * (v12 * v17), beta));
+  grad_beta = v25 + along(d_beta, times_lower<kWay>(v18, beta));
 }
 }  // namespace scalar
 

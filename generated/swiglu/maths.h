@@ -59,11 +59,15 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forwa
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(gate)));
-  const T v1 = v0 + T(1);
-  const T v2 = clamp(gate, T(-4e+18), T(4e+18));
-  const T v3 = grad * x * (gate < T(0) ? v1 + v2 : v0 * (v2 + T(1)) + T(1));
-  grad_gate = times_lower<kWay>(v3 * square(T(1) / v1), gate);
-  grad_x = times_lower<kWay>(gate * grad / v1, gate);
+  const T v1 = grad * x;
+  const bool c0 = gate < T(-48);
+  const T v2 = v0 + T(1);
+  const T v3 = clamp(gate, T(-4e+18), T(4e+18));
+  const T v4 = gate * grad;
+  const T v5 = v1 * (gate < T(0) ? v2 + v3 : v0 * (v3 + T(1)) + T(1)) * square(T(1) / v2);
+  const T v6 = times_lower<kWay>(v1 * (gate + T(1)), gate);
+  grad_gate = c0 ? v6 : times_lower<kWay>(v5, gate);
+  grad_x = c0 ? times_lower<kWay>(v4, gate) : times_lower<kWay>(v4 / v2, gate);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

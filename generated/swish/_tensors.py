@@ -2,7 +2,7 @@
 """What every generated op needs around its maths: dtypes, shapes and batching.
 
 The same for every formula. Tensors are float64, float32, bfloat16 or float16; arithmetic is in
-float64 for float64, else in float32, and results are rounded once.
+float64 for float64, else in float32 or wider, and results are rounded once.
 """
 
 import functools
@@ -197,8 +197,16 @@ def _promoted(dtypes):
     return functools.reduce(torch.promote_types, dtypes)
 
 
-def compute_type(dtype):
-    """The dtype of the arithmetic."""
+def compute_type(dtype, wide=None):
+    """The dtype of the arithmetic.
+
+    wide: a tensor, where in single precision parts of the formula overflow, or lose all digits of
+    the result. Then it is float64, but in graphs, which are to be fast, and on devices that may
+    lack it.
+    """
+    if wide is not None and (wide.is_cpu or wide.is_cuda):
+        if not (torch.compiler.is_compiling() or tracing()):
+            return torch.float64
     return torch.float64 if dtype is torch.float64 else torch.float32
 
 

@@ -24,6 +24,7 @@ template <typename S> struct tanhshrink_forward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* x;
   S* out;
@@ -49,7 +50,7 @@ template <typename S> struct tanhshrink_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = tanhshrink_forward(widen(in.x.at[k]));
+      out_v.at[k] = tanhshrink_forward<T, kWay>(widen(in.x.at[k]));
     }
     at.store(0, out, out_v);
   }

@@ -56,15 +56,21 @@ AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-template <typename T> AUTOFN_FN T tanhshrink_forward(T x) {
-  const T v0 = polynomial<1>(square(x), T(-2.8980377692517546e-09), T(3.323296150374837e-08),
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanhshrink_forward(T x) {
+  const T v0 = T(2) * x;
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
+  const T v2 = x - T(1);
+  const T v3 = x + T(1);
+  const T v5 = (v0 < T(0) ? v3 + v1 * v2 : v2 + v1 * v3) / (v1 + T(1));
+  const T v4 = polynomial<1>(square(x), T(-2.8980377692517546e-09), T(3.323296150374837e-08),
       T(-1.8958869796312845e-07), T(7.373088744938371e-07), T(-2.2772059389286955e-06),
       T(6.177207412382354e-06), T(-1.5745783827775153e-05), T(3.9193877118445524e-05),
       T(-9.688372680438706e-05), T(0.00023912009883168288), T(-0.0005900255231396286),
       T(0.00145583408999978), T(-0.0035921280042869007), T(0.008863235527571057),
       T(-0.021869488536052476), T(0.05396825396825158), T(-0.1333333333333333),
       T(0.3333333333333333));
-  return std::fabs(x) < T(1) ? powi<3>(x) * v0 : x - autofn::tanh(x);
+  const T v6 = std::fabs(x) < T(1) ? powi<3>(x) * v4 : v5;
+  return x >= T(INFINITY) ? T(INFINITY) : x <= -T(INFINITY) ? -T(INFINITY) : v6;
 }
 
 template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {

@@ -53,6 +53,15 @@ AUTOFN_FN T times_lower(T v, T x, R... rest) {
   return x < T(0) ? low : v;
 }
 
+// v * sigmoid(x), rounded to a subnormal number once.
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
+}
+
 // sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const T size = std::fabs(a);
@@ -65,8 +74,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_forward(T x) {
-  const T v0 = autofn::asinh(x) / (autofn::value(autofn::decay<kWay>(std::fabs(x))) + T(1));
-  return times_lower<kWay>(v0, x);
+  return times_sigmoid<kWay>(autofn::asinh(x), x);
 }
 
 namespace scalar {
@@ -77,14 +85,15 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_bac
   const T v3 = v1 + T(1);
   const T v4 = v2 * autofn::asinh(x);
   const T v5 = grad * (x < T(0) ? v3 + v4 : v1 * (v4 + T(1)) + T(1)) / (v2 * square(v3));
-  const T v6 = polynomial<9>(v0, T(-0.00015157281829543008), T(0.00010373187551893537),
-      T(0.00018523662603862006), T(4.106116237060628e-05), T(-0.0002093154686877657),
-      T(-0.000539166425738287), T(-0.0007245740575794156), T(-0.00035647145444552784),
-      T(0.0008975703395392334), T(0.002842425323261588), T(0.004305045369789083),
-      T(0.0030993081935379416), T(-0.0034765762785523473), T(-0.017673047458254678),
-      T(-0.036324620440958015), T(-0.033008957014548534), T(0.054309199689734015),
-      T(0.23091905845045663), T(0.26451531027318));
-  const T v7 = std::fabs(v0) < T(0.25) ? v0 * grad * v6 : times_lower<kWay>(v5, x);
+  const T v6 = polynomial<9>(v0, T(-2.016903325419051e-05), T(-1.943127839684112e-05),
+      T(-1.0999447332278567e-05), T(-3.6123481345390463e-06), T(4.0349188996994795e-05),
+      T(0.0001058539242511066), T(0.00012921151712333412), T(4.0742776740096684e-05),
+      T(-0.00020239735355878714), T(-0.0005391418393537248), T(-0.000725039568617852),
+      T(-0.00035647258983486724), T(0.0008975887745989778), T(0.002842425356233707),
+      T(0.0043050449372643886), T(0.003099308192937581), T(-0.003476576272831088),
+      T(-0.017673047458248256), T(-0.03632462044099541), T(-0.03300895701454857),
+      T(0.0543091996897341), T(0.23091905845045663), T(0.26451531027318));
+  const T v7 = std::fabs(v0) < T(0.40625) ? v0 * grad * v6 : times_lower<kWay>(v5, x);
   return x >= T(INFINITY) ? T(0) : v7;
 }
 }  // namespace scalar

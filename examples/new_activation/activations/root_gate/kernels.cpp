@@ -22,36 +22,7 @@ void root_gate_forward_block(
 }
 
 template <typename T>
-void root_gate_forward_block_16_bits(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
-    bool uniform) {
-  const T* x = inputs[0];
-  T* out = outputs[0];
-  (void)numbers;
-  (void)uniform;
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = scalar::root_gate_forward(x[i]);
-  }
-}
-
-template <typename T>
 void root_gate_backward_block(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
-    bool uniform) {
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  T* grad_x = outputs[0];
-  (void)numbers;
-  (void)uniform;
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    grad_x[i] = root_gate_backward(grad[i], x[i]);
-  }
-}
-
-template <typename T>
-void root_gate_backward_block_16_bits(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
   const T* grad = inputs[0];
@@ -119,9 +90,9 @@ namespace autofn {
 using namespace autofn_root_gate;
 
 const Blocks kBlocks[] = {
-    {root_gate_forward_block<float>, root_gate_forward_block_16_bits<float>,
+    {root_gate_forward_block<float>, root_gate_forward_block<float>,
         root_gate_forward_block<double>},
-    {root_gate_backward_block<float>, root_gate_backward_block_16_bits<float>,
+    {root_gate_backward_block<float>, root_gate_backward_block<float>,
         root_gate_backward_block<double>},
     {root_gate_double_backward_block<float>, root_gate_double_backward_block<float>,
         root_gate_double_backward_block<double>},

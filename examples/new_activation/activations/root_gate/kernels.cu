@@ -49,11 +49,7 @@ template <typename S> struct root_gate_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      if constexpr (sizeof(S) == 2) {
-        out_v.at[k] = scalar::root_gate_forward(widen(in.x.at[k]));
-      } else {
-        out_v.at[k] = root_gate_forward(widen(in.x.at[k]));
-      }
+      out_v.at[k] = root_gate_forward(widen(in.x.at[k]));
     }
     at.store(0, out, out_v);
   }
@@ -96,11 +92,7 @@ template <typename S> struct root_gate_backward_op {
     Pack<T, N> grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      if constexpr (sizeof(S) == 2) {
-        grad_x_v.at[k] = root_gate_backward_16_bits(widen(in.grad.at[k]), widen(in.x.at[k]));
-      } else {
-        grad_x_v.at[k] = root_gate_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
-      }
+      grad_x_v.at[k] = root_gate_backward(widen(in.grad.at[k]), widen(in.x.at[k]));
     }
     at.store(0, grad_x, grad_x_v);
   }

@@ -26,6 +26,18 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
+// c0 * t**n + ... + cn; in single precision without the first kCut terms,
+// which are below its last digit.
+template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
+template <int kCut, typename T, typename... C>
+AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
+  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
+  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
+}
+template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
+  return polynomial_from<kCut>(t, c, rest...);
+}
+
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> AUTOFN_FN T doubt(T v) {
@@ -50,17 +62,17 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-namespace scalar {
 template <typename T> AUTOFN_FN T root_gate_forward(T x) {
-  const T v0 = x * mean_root(x, T(1)) / root_sum(x, T(1));
-  return x > T(1073741824) ? x : x < T(-1073741824) ? -T(0.25) * (T(1) / -x) : v0;
-}
-}  // namespace scalar
-
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// scalar::root_gate_forward.
-template <typename T> AUTOFN_FN T root_gate_forward(T x) {
-  return T(scalar::root_gate_forward<double>(x));
+  const T v0 = T(1) / x;
+  const T v1 = square(v0);
+  const T v2 = x * mean_root(x, T(1)) / root_sum(x, T(1));
+  const T v3 = std::fabs(x) < T(8.673617379884035e-19) ? T(0.5) * x : v2;
+  const T v5 = x > T(1073741824) ? x : x < T(-1073741824) ? -T(0.25) * (T(1) / -x) : v3;
+  const T v4 = polynomial<3>(v1, T(-0.11271629048157311), T(0.12304685394260775),
+      T(-0.1367187499973345), T(0.15624999999999986), T(-0.1875), T(0.25));
+  const T v6 = polynomial<4>(v1, T(-0.1229642980657902), T(0.1367187273226857),
+      T(-0.15624999999712944), T(0.18749999999999983), T(-0.25), T(1.0));
+  return x > T(64) ? x * v6 : x < T(-64) ? v0 * v4 : v5;
 }
 
 namespace scalar {
@@ -75,15 +87,9 @@ template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
 
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
-template <typename T> AUTOFN_FN T root_gate_backward_16_bits(T grad, T x) {
+template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   const T grad_x = scalar::root_gate_backward(grad, x);
   if (doubt(grad_x) == T(0)) return grad_x;
-  return T(scalar::root_gate_backward<double>(grad, x));
-}
-
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// root_gate_backward_16_bits.
-template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   return T(scalar::root_gate_backward<double>(grad, x));
 }
 

@@ -28,12 +28,12 @@ def _torch_forward(tensors, values):
     _t.check(tensors, ("x",), (), ())
     dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype, tensors[0])), *values)
     return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    dtype = _t.compute_type(grads[0].dtype)
+    dtype = _t.compute_type(grads[0].dtype, grads[0])
     grads = _t.cast(grads, dtype)
     found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
@@ -43,7 +43,7 @@ def _torch_backward(needs, grads, saved, values, likes):
 
 
 def _torch_double_backward(needs, directions, tensors, values, likes):
-    dtype = _t.compute_type(tensors[0].dtype)
+    dtype = _t.compute_type(tensors[0].dtype, tensors[0])
     tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
     found = maths.double_vjp(needs, *directions, *tensors, *values)
     return tuple(
@@ -131,7 +131,7 @@ class RootGateFunction(Function):
         directions = (tangents[0],)
         dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _t.compute_type(dtype)
+        compute = _t.compute_type(dtype, tensors[0])
         found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute))
         return _t.finish(found, shape, dtype, tensors[0])
 
@@ -188,7 +188,7 @@ class RootGateBackward(Function):
         tensors = ctx.saved_tensors
         directions = tangents[:2]
         likes = ctx.likes
-        dtype = _t.compute_type(tensors[0].dtype)
+        dtype = _t.compute_type(tensors[0].dtype, tensors[0])
         tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
