@@ -273,6 +273,7 @@ def _variant(
     for name in FIRST_ORDER:
         program, decision = chosen[name]
         made = limits(program, references[name], simulate.simulated)
+        made = limits.inside(made, references[name])
         if made.wide is not None:
             wide = limits(made.wide, references[name], simulate.simulated)
             made = dataclasses.replace(made, wide=wide)

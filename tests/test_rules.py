@@ -704,3 +704,17 @@ def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
 def test_products_of_exponentials_are_one() -> None:
     a, b = sympy.symbols("a b", real=True)
     assert recognise(y * exp(a) * exp(b)) == heads.times_exp(y, a + b)
+
+
+def test_limits_that_depend_on_a_parameter() -> None:
+    @formula
+    def screened(r, k: Learnable = 0.8):  # type: ignore[no-untyped-def]
+        return exp(-k * r) / r
+
+    (variant,) = plan(screened.definition).variants
+    forward = variant.kernels["forward"]
+    for sign in (1, -1):
+        (far,) = simulate.simulated(forward, {"r": -sign * math.inf, "k": sign * 0.8})
+        (near,) = simulate.simulated(forward, {"r": sign * math.inf, "k": sign * 0.8})
+        assert far == -sign * mp.inf and near == 0
+    assert mp.isnan(simulate.simulated(forward, {"r": mp.nan, "k": 0.8})[0])

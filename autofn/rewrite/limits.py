@@ -2,8 +2,9 @@
 
 sin(x)/x is NaN at infinity, log(1 + x)/x is inf/inf, and what a sum lost in rounding is inf - inf.
 Where a limit is known and a program misses it, its result is selected there; where a sine alone has
-no value there, as in a*x + sin(x), it is taken to be 0. The last resort: what `saturate` has
-clamped is right already.
+no value there, as in a*x + sin(x), it is taken to be 0; where the limit is another one for other
+parameters, infinity is the largest number. The last resort: what `saturate` has clamped is right
+already.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from autofn.model import Definition
 from autofn.program import Node, Output, Program
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
-from autofn.rewrite.simulate import EXACT, Point, exact
+from autofn.rewrite.simulate import EXACT, Point, exact, simulated
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
 """Pairs of points that show where a function goes. At the nearer ones the digits suffice for sums
@@ -47,6 +48,9 @@ OTHERS = ((1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0)
 """Settings of all else, if there is any: of tensors, each 1.37 times the one before; a factor and a
 summand of the defaults of numbers and parameters. A limit is the same in all of them in which the
 formula has a value."""
+
+LARGEST = 3.4028234663852886e38
+"""The largest number of single precision."""
 
 WAVES = ops.WAVES - {"sinc", "spherical_bessel"}  # which are 0 there
 PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
@@ -94,6 +98,34 @@ class Limits:
                 ]
                 program = self._selected(program, name, sides, edges)
         return program
+
+    def inside(self, program: Program, reference: Program) -> Program:
+        """A kernel of one tensor with limits that depend on numbers or parameters.
+
+        exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
+        the largest number there, where that is right in more settings, if need be in double.
+        """
+        if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
+            return program
+        (name,) = self._tensors
+        points = [(sign, point) for sign in (-1, 1) for point in self._at(name, sign)]
+        wanted = [_limits(reference, point, name, sign) for sign, point in points]
+
+        def missed(of: Program) -> int:
+            got = [simulated(of, point) for _, point in points]
+            return sum(
+                limit is not None and limit is not S.NaN and _misses(value, limit)
+                for values, limits in zip(got, wanted, strict=True)
+                for value, limit in zip(values, limits, strict=True)
+            )
+
+        if name not in program.used() or not missed(program):
+            return program
+        within = _within(program, name)
+        tried = [program, within]
+        if program.arithmetic == "single":
+            tried.append(replace(within, arithmetic="rescued"))
+        return min(tried, key=missed)
 
     def _at(self, name: str, sign: int) -> list[Point]:
         """The points, one a setting, at which a tensor is infinite."""
@@ -248,6 +280,20 @@ def _are_met(
     return True
 
 
+def _within(program: Program, name: str) -> Program:
+    """The program with the largest numbers of single precision for an infinite input."""
+    grown = _Grown(replace(program, nodes=()))
+    places: list[int] = []
+    for node in program.nodes:
+        places.append(grown.append(replace(node, args=tuple(places[arg] for arg in node.args))))
+        if node.input == name:
+            ends = [grown.constant(Float(sign * LARGEST, 17)) for sign in (-1, 1)]
+            largest = grown.clamped(places[-1], *ends)
+            beyond = grown.is_beyond(name, "both", oo)
+            places[-1] = grown.selected(beyond, largest, places[-1])
+    return grown.moved(program, places)
+
+
 def _with_zeros(program: Program, waves: Collection[int], name: str, relation: str) -> Program:
     """The program with its sines 0 at an infinity, or at both."""
     grown = _Grown(replace(program, nodes=()))
@@ -259,12 +305,7 @@ def _with_zeros(program: Program, waves: Collection[int], name: str, relation: s
             if at_infinity is None:
                 at_infinity = grown.is_beyond(name, relation, oo)
             places[k] = grown.selected(at_infinity, grown.constant(S.Zero), places[k])
-    return grown.program(
-        [
-            output if output.node is None else replace(output, node=places[output.node])
-            for output in program.outputs
-        ]
-    )
+    return grown.moved(program, places)
 
 
 def _limits(reference: Program, others: Point, name: str, sign: int) -> list[Expr | None]:
@@ -347,6 +388,15 @@ class _Grown:
     def program(self, outputs: Sequence[Output]) -> Program:
         return replace(self._program, nodes=tuple(self._nodes), outputs=tuple(outputs))
 
+    def moved(self, program: Program, places: Sequence[int]) -> Program:
+        """With the outputs of a program whose nodes are at these places now."""
+        return self.program(
+            [
+                output if output.node is None else replace(output, node=places[output.node])
+                for output in program.outputs
+            ]
+        )
+
     def append(self, node: Node) -> int:
         self._nodes.append(node)
         return len(self._nodes) - 1
@@ -360,6 +410,9 @@ class _Grown:
 
     def _input(self, name: str) -> int:
         return next(k for k, node in enumerate(self._nodes) if node.input == name)
+
+    def clamped(self, x: int, low: int, high: int) -> int:
+        return self._add("clamp", x, low, high)
 
     def combined(self, limits: _Combination) -> int:
         """The sum of the directions times their limits; the limit where there is none."""
