@@ -1168,10 +1168,10 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
   return tiny ? T(NAN) : v * T(0);
 }""",
-    "doubt_or_zero": """// As doubt, and NaN in single precision where v is 0: its parts may have
-// vanished, or overflowed in a denominator.
+    "doubt_or_zero": """// As doubt, in single precision of all that is below 2^-64, and of 0: parts
+// may have vanished, or overflowed in a denominator.
 template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
-  return sizeof(T) < sizeof(double) && v == T(0) ? T(NAN) : doubt(v);
+  return sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-64) ? T(NAN) : v * T(0);
 }""",
     "sum_rest": """// What a + b loses in rounding.
 template <typename T> AUTOFN_FN T sum_rest(T a, T b) {

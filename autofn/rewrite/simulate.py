@@ -157,7 +157,10 @@ def simulated(program: Program, point: Point, seed: int | None = 0) -> list[Any]
     if program.arithmetic in ("quick", "single") or not any(doubts):
         return found
     again = _in_double(program, point, seed)
-    return [w if doubt else v for v, w, doubt in zip(found, again, doubts, strict=True)]
+    return [
+        w if doubt and (v != 0 or is_in_doubt(w, wary=wary)) else v
+        for v, w, doubt in zip(found, again, doubts, strict=True)
+    ]
 
 
 def is_extreme(value: Any) -> bool:
@@ -166,10 +169,14 @@ def is_extreme(value: Any) -> bool:
 
 
 def is_in_doubt(value: Any, *, wary: bool = False) -> bool:
-    """Whether a result of the first try is computed again in double: `doubt` of `ops`."""
+    """Whether a result of the first try is computed again in double: `doubt` of `ops`.
+
+    wary: `doubt_or_zero`. What is 0 and should not even be small is no case for that: beside it
+    results have a few of their digits, and are not found out.
+    """
     if value is None or value == 0:
         return wary and value is not None
-    return not mp.isfinite(value) or bool(mp.mag(value) <= -100)
+    return not mp.isfinite(value) or bool(mp.mag(value) <= (-64 if wary else -100))
 
 
 def _in_double(program: Program, point: Point, seed: int | None) -> list[Any]:

@@ -73,9 +73,26 @@ void serf_double_backward_block(
   T* grad_x = outputs[1];
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::serf_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
+          grad_x[i]);
+      odd += doubt_or_zero(grad_grad[i]) + doubt_or_zero(grad_x[i]);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    serf_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1;
+      scalar::serf_double_backward<double>(grad[i], d_x[i], x[i], again0, again1);
+      grad_grad[i] = doubt_or_zero(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt_or_zero(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+    }
   }
 }
 

@@ -13,8 +13,6 @@
 
 namespace autofn_serf {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -27,12 +25,27 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
+// As doubt, in single precision of all that is below 2^-64, and of 0: parts
+// may have vanished, or overflowed in a denominator.
+template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
+  return sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-64) ? T(NAN) : v * T(0);
+}
+
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <autofn::Way kWay, typename T, typename... R>
 AUTOFN_FN T times_lower(T v, T x, R... rest) {
   const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
+}
+
+// v * sigmoid(x), rounded to a subnormal number once.
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
@@ -80,33 +93,29 @@ namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(16));
-  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T sp0 = softplus<kWay>(v0);
-  const T v2 = autofn::erf<kWay>(sp0);
-  const T v3 = T(1.1283791670955126) * v0;
-  const T v4 = v2 + autofn::times_exp_product<kWay>(v3, sp0, T(-1) * sp0);
-  const T v5 = clamp(x, T(-1024), T(64));
-  const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v5)));
-  const T sp1 = softplus<kWay>(v5);
-  const T v7 = sp1 * (T(2) * v5) - T(2);
-  const T v8 = v5 + T(2);
-  const T v9 = v5 < T(0) ? v6 * v7 - v8 : v7 - v6 * v8;
-  const T v10 = -T(1.1283791670955126) * d_x * grad * v9 / square(v6 + T(1));
-  const T v11 = times_lower<kWay>(v10, v5);
-  grad_grad = d_x * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
-  grad_x = autofn::times_exp_product<kWay>(v11, sp1, T(-1) * sp1);
+  const T v1 = clamp(x, T(-1024), T(64));
+  const T sp1 = softplus<kWay>(v1);
+  const T v2 = times_sigmoid<kWay>(T(1.1283791670955126) * v0, v0);
+  const T v3 = autofn::times_exp_product<kWay>(v2, sp0, T(-1) * sp0);
+  const T v4 = times_sigmoid<kWay>(sp1 * (T(2) * v1), v1);
+  const T v5 = times_sigmoid<kWay, true>(v1, v1) + T(2) - v4;
+  const T v6 = times_sigmoid<kWay>(T(1.1283791670955126) * d_x * grad * v5, v1);
+  grad_grad = d_x * (v3 + autofn::erf<kWay>(sp0));
+  grad_x = autofn::times_exp_product<kWay>(v6, sp1, T(-1) * sp1);
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// scalar::serf_double_backward.
+// Computed again in double where that is not finite, tiny or 0: its parts may overflow or vanish
+// first. 16-bit types do with scalar::serf_double_backward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  scalar::serf_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
+  if (doubt_or_zero(grad_grad) + doubt_or_zero(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
-  scalar::serf_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, x, grad_grad_,
-      grad_x_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
+  scalar::serf_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = doubt_or_zero(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt_or_zero(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_serf

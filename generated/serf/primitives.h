@@ -119,132 +119,6 @@ AUTOFN_FN double from_bits(std::uint64_t i) {
 
 namespace autofn {
 
-// How what is computed in double is, whatever T is: quickly for a result in single precision; where
-// that may be NaN, as a first try only.
-template <typename T, bool kMayBeNan = false> AUTOFN_FN constexpr Way in_double(Way way) {
-  return sizeof(T) == 4 && (!kMayBeNan || way == kTried) ? kQuick : way;
-}
-
-// (exp(r) - 1) / r for |r| <= ln(2) / 2, to 2^-37.
-AUTOFN_FN double quick_exp_quotient(double r) {
-  double p = 0x1.a17e01eda22b6p-16;
-  p = std::fma(p, r, 0x1.a17e07de64148p-13);
-  p = std::fma(p, r, 0x1.6c162ff1280e7p-10);
-  p = std::fma(p, r, 0x1.1110a61547682p-7);
-  p = std::fma(p, r, 0x1.5555558294227p-5);
-  p = std::fma(p, r, 0x1.5555557e78dfbp-3);
-  p = std::fma(p, r, 0x1.fffffffff02f8p-2);
-  return std::fma(p, r, 0x1.fffffffff61d3p-1);
-}
-
-// 1.5 * 2^52 + 1023: the low bits of x / ln 2 + kQuickShift hold n + 1023.
-constexpr double kQuickShift = 0x1.80000000003ffp+52;
-
-// 2^n
-AUTOFN_FN double quick_power_of_two(double t) {
-  return from_bits(bits(t) << 52);
-}
-
-// As exp in single precision, with a polynomial of degree 8; nothing is subnormal.
-AUTOFN_FN double quick_exp(double x) {
-  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
-  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  double p = std::fma(quick_exp_quotient(r), r, 1.0) * quick_power_of_two(t);
-  p = x > 709.0 ? INFINITY : p;
-  return x < -708.0 ? 0.0 : p;
-}
-
-AUTOFN_FN double quick_expm1(double x) {
-  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
-  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  const double s = quick_power_of_two(t);
-  double p = std::fma(quick_exp_quotient(r) * r, s, s - 1.0);
-  p = x > 709.0 ? INFINITY : p;
-  p = x < -708.0 ? -1.0 : p;
-  return x == 0.0 ? x : p;
-}
-
-// v exp(x), the factor 2^n in two halves: they overflow, and vanish, where the product does.
-AUTOFN_FN double quick_times_exp(double v, double x) {
-  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
-  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  const std::uint64_t n = bits(t) + 1023;  // + 2 * 1023
-  const std::uint64_t a = n << 51 & 0xfff0000000000000;
-  const std::uint64_t b = (n << 52) - a;
-  double p = v * std::fma(quick_exp_quotient(r), r, 1.0) * from_bits(a) * from_bits(b);
-  p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
-  return x < -1416.0 ? 0.0 : p;
-}
-
-// Of u = 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2): the bits of 2^e.
-AUTOFN_FN std::uint64_t above_root_half(double u) {
-  return (bits(u) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) & 0x7ff0000000000000;
-}
-
-// e, by way of the bits of 2^52 + e + 1023.
-AUTOFN_FN double exponent(std::uint64_t i) {
-  return from_bits(i >> 52 | 0x4330000000000000) - 0x1.00000000003ffp+52;
-}
-
-// log(1 + f) + e ln 2 to 2^-36, by the series of 2 atanh(f / (2 + f)).
-AUTOFN_FN double quick_log(double f, double e) {
-  const double s = f / (2.0 + f);
-  const double z = s * s;
-  double p = 0x1.e3baef040ab6ep-3;
-  p = std::fma(p, z, 0x1.243272264f92ep-2);
-  p = std::fma(p, z, 0x1.999a9ddebecdbp-2);
-  p = std::fma(p, z, 0x1.555554d9eda69p-1);
-  p = std::fma(p, z, 0x1.0000000004ad9p+1);
-  return std::fma(e, 0x1.62e42fefa39efp-1, s * p);
-}
-
-AUTOFN_FN double quick_log(double x) {
-  const bool tiny = x < 0x1p-1022;
-  const double y = tiny ? x * 0x1p+54 : x;
-  const std::uint64_t i = above_root_half(y);
-  const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
-  double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
-  r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
-  return x < INFINITY ? r : x;
-}
-
-AUTOFN_FN double quick_log1p(double x) {
-  const double u = x + 1.0;
-  const std::uint64_t i = above_root_half(u);
-  const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
-  double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
-  r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
-  return u < INFINITY ? r : x;
-}
-
-// sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),
-// and a polynomial for sin(r), to 2^-37, or cos(r).
-AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
-  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
-  const double n = t - 0x1.8p+52;
-  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
-  const double r = std::fma(n, -0x1.1a62633145c07p-54, h) + rest;
-  const double z = r * r;
-  double s = 0x1.6cd838c22d0acp-19;
-  s = std::fma(s, z, -0x1.a00f9d232ff0bp-13);
-  s = std::fma(s, z, 0x1.11110895aa237p-7);
-  s = std::fma(s, z, -0x1.5555554cb90dep-3);
-  s = std::fma(s * z, r, r);
-  double c = -0x1.23d7e6049544ap-22;
-  c = std::fma(c, z, 0x1.a00f10f029922p-16);
-  c = std::fma(c, z, -0x1.6c16b3ff3b424p-10);
-  c = std::fma(c, z, 0x1.55555546f2b7ep-5);
-  c = std::fma(c, z, -0x1.ffffffffebf98p-2);
-  c = std::fma(c, z, 1.0);
-  const std::uint64_t u = bits(t) + quarters;
-  const double p = (u & 1) != 0 ? c : s;
-  const double found = from_bits(bits(p) ^ ((u & 2) << 62));
-  return std::fabs(x) <= 0x1p+17 ? found : NAN;
-}
-
-AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
-AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
-
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
 #ifdef __CUDACC__
@@ -612,6 +486,18 @@ template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
     return quick_log1p(x);
   } else {
     return autofn::log1p(x);
+  }
+}
+
+// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
+  if constexpr (kCuda) {
+    T r = hardware_reciprocal(d);
+    if constexpr (kWay != kQuick || sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
+    if constexpr (kWay != kQuick && sizeof(T) == 8) r = std::fma(r, std::fma(-d, r, T(1)), r);
+    return r;
+  } else {
+    return T(1) / d;
   }
 }
 
