@@ -374,8 +374,11 @@ class _Search:
         if pass_name == "double_backward":
             return simulate.sampled(program, points[::2], frozenset(self._tensors))
 
+        names = {each.name for each in self._forward_program.outputs}
+        takes_outputs = not names.isdisjoint(each.name for each in program.inputs)
+
         def values(point: simulate.Point) -> list[Any]:
-            return simulate.exact(program, self._with_outputs(point))
+            return simulate.exact(program, self._with_outputs(point) if takes_outputs else point)
 
         extreme = [
             point

@@ -32,9 +32,10 @@ class Closer:
     def error(self, program: Program, *, mild: bool = False) -> Error:
         """The largest error that is found; mild: of functions that are only rounded."""
         samples = [self._more, self._judged(self._beside_borders(program))]
-        bad = [point for each in samples for point in worst(program, each, WORST)]
-        samples.append(self._judged(around(bad, self._tensors)))
-        found = (error(program, each, mild=mild) for each in samples)
+        looks = [worst(program, each, WORST, mild=mild) for each in samples]
+        bad = [point for _, points in looks for point in points]
+        beside = self._judged(around(bad, self._tensors))
+        found = [*(each for each, _ in looks), error(program, beside, mild=mild)]
         return max(found, key=lambda each: (each.bad, each.ulp))
 
     @functools.cached_property

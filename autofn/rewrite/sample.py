@@ -147,7 +147,7 @@ def closer(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     return points(tensors, given, seed=1)[: SEVERAL + UNIFORM]
 
 
-BINADES = range(-132, 128, 5)
+BINADES = range(-132, 128, 8)
 """Powers of two, of numbers as 16-bit types are looked at: all of theirs are."""
 
 
@@ -274,6 +274,9 @@ STRETCHES = tuple(sign * 2.0**k for sign in (-1, 1) for k in range(-6, 13, 2))
 TURNS = 2
 """How often an argument of one tensor takes each size, at most."""
 
+EXACTLY = 34
+"""Bisections that find a number of float32 where there is one: (x + 40)/10 is 0 at -40."""
+
 
 def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
     """What functions, quotients and roots are of, other than a tensor or its negative.
@@ -336,10 +339,12 @@ def of_arguments(
                 if below != above and (below - size) * (above - size) <= 0
             ]
             for low, high in crossings[:TURNS]:
-                at = _crossing(value, low, high, size, 34 if size == 0 else BISECTIONS)
-                near = [at] if size or not at else [at, *(at * (1 + sign * d) for d in BESIDE_ZERO
-                                               for sign in (1, -1))]  # fmt: skip
-                found += [{**point, name: _single(v)} for v in near if abs(v) < LARGEST / 2]
+                at = _crossing(value, low, high, size, BISECTIONS if size else EXACTLY)
+                steps = () if size else BESIDE_ZERO
+                near = [at, *(at * (1 + sign * step) for step in steps for sign in (1, -1))]
+                found += [
+                    {**point, name: _single(v)} for v in dict.fromkeys(near) if abs(v) < LARGEST / 2
+                ]
     return found
 
 
@@ -374,14 +379,14 @@ def _at_place(place: int) -> float:
 LARGEST = 2.0**128
 """What no number of float32 reaches."""
 
-FROM = slice(SEVERAL, SEVERAL + 12, 5)
+FROM = slice(SEVERAL, SEVERAL + 6, 5)
 """Points of several tensors, from which one is made larger, and smaller, on either side."""
-
-LARGE = 2.0**24
 
 STEP = 32.0
 """Times as large in each step, up to the one that overflows."""
 
+LARGE = 2.0**24
+"""Times as large: another tensor, where one has made a result vanish."""
 
 SMALLEST = 2.0**-128, 2.0**-142
 """Subnormal numbers of float32 that have most of their digits, and few."""

@@ -65,6 +65,9 @@ PESSIMISM = 1.5
 DOUBLED = 4
 """How many candidates are tried all in double."""
 
+RESCUED = 500
+"""How many operations candidates have in all that are tried again in double; at least so many."""
+
 ORDINARY, SELDOM = (0.01, 12.0), 0.15
 """What numbers are like, most of the time, and of how many of them a result may be 0."""
 
@@ -135,14 +138,16 @@ def choose(
             tried.until_within(cheaper)
     singles = tried.ranked()
     if tried.misses(bar):
-        rescued = [tried.add(k, "rescued", "again in double") for k in singles]
+        length = tried.candidates[singles[0]].program.operations
+        few = singles[: max(DOUBLED, RESCUED // length)]
+        rescued = [tried.add(k, "rescued", "again in double") for k in few]
         tried.until_within(rescued)
         if tried.misses(bar) and not _is_often_zero(sample):
-            wary = [tried.add(k, "wary", "zeros, too, again in double") for k in singles]
+            wary = [tried.add(k, "wary", "zeros, too, again in double") for k in few]
             tried.until_within(wary)
     doubtful = any(_is_function(node.op) for node in tried.candidates[singles[0]].program.nodes)
     worth = bar * (OPTIMISM if not doubtful else WORTH if closer else PESSIMISM)
-    if tried.likely() > worth:
+    if tried.misses(worth) and tried.likely() > worth:
         # The least wrong in single precision: float64 is computed by them too.
         best = next(k for k in singles if k < len(candidates))
         alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
@@ -297,17 +302,18 @@ class _Tried:
 
     @property
     def best(self) -> Error:
-        """The error of the best, which has been looked at twice."""
+        """The error of the best, which has been looked at twice, unless once shows enough."""
         while not self._is_confirmed(number := self.ranked()[0]):
             pass
         return self.errors[number]
 
     def _is_confirmed(self, number: int) -> bool:
         """Whether a second look finds no more than the first did; what it finds is kept."""
-        if self._closer is None or number in self._confirmed:
+        first, program = self.errors[number], self.candidates[number].program
+        hopeless = first.bad or first.ulp > HOPELESS * self._bar
+        if self._closer is None or number in self._confirmed or hopeless:
             return True
         self._confirmed.add(number)
-        first, program = self.errors[number], self.candidates[number].program
         second = self._closer.error(program)
         worse = (second.bad, second.ulp) > (first.bad, first.ulp)
         if worse:

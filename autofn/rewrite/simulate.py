@@ -362,9 +362,12 @@ def sampled(
     truths: list[tuple[Any, ...]] = []
     for point in points:
         here = exact(program, point)
+        scales = (
+            NEAR_ROOT if any(value is not None and mp.isfinite(value) for value in here) else ()
+        )
         beside = [
             exact(program, {n: v * s if n in scaled else v for n, v in point.items()})
-            for s in NEAR_ROOT
+            for s in scales
         ]
         kept.append(point)
         truths.append(
@@ -416,11 +419,16 @@ def error(
     return Error(bad, worst, _at(sample, number), number)
 
 
-def worst(program: Program, sample: Sample, many: int) -> list[Point]:
-    """So many points with the largest errors."""
-    found = [max(_errors(program, sample, k, SINGLE), default=0) for k in range(len(sample.points))]
-    order = sorted(range(len(found)), key=lambda k: -found[k])
-    return [sample.points[k] for k in order[:many]]
+def worst(
+    program: Program, sample: Sample, many: int, *, mild: bool = False
+) -> tuple[Error, list[Point]]:
+    """The error of a program, and so many points where it is largest."""
+    rows = [list(_errors(program, sample, k, SINGLE, mild=mild)) for k in range(len(sample.points))]
+    order = sorted(range(len(rows)), key=lambda k: -max(rows[k], default=0.0))
+    every = [off for row in rows for off in row]
+    bad, ulp = sum(off > LOST for off in every), max((o for o in every if o <= LOST), default=0.0)
+    number = order[0] if order else None
+    return Error(bad, ulp, _at(sample, number), number), [sample.points[k] for k in order[:many]]
 
 
 def _errors(
