@@ -147,7 +147,7 @@ def closer(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     return points(tensors, given, seed=1)[: SEVERAL + UNIFORM]
 
 
-BINADES = range(-132, 128, 8)
+BINADES = range(-132, 128, 5)
 """Powers of two, of numbers as 16-bit types are looked at: all of theirs are."""
 
 
