@@ -648,16 +648,16 @@ def test_a_second_look_finds_the_borders_of_regimes() -> None:
 
 def test_what_vanishes_in_single_precision_is_computed_again() -> None:
     @formula
-    def einstein_heat(T, theta: float = 1.5):  # type: ignore[no-untyped-def]
-        return (theta / T) ** 2 * exp(theta / T) / (exp(theta / T) - 1) ** 2
+    def falling(x, a: float = 1.3):  # type: ignore[no-untyped-def]
+        return x**2 / (a + x**6 * exp(a / (1 + x**2)))
 
-    (variant,) = plan(einstein_heat.definition).variants
-    forward, point = variant.kernels["forward"], {"T": 0.0165, "theta": 1.5}
+    (variant,) = plan(falling.definition).variants
+    forward, point = variant.kernels["forward"], {"x": 8e7, "a": 1.3}
     (truth,) = simulate.exact(variant.forward, point)
+    assert forward.arithmetic == "wary"
     assert simulate.simulated(replace(forward, arithmetic="single"), point) == [0]
-    for arithmetic in {"wary", forward.arithmetic, forward.arithmetic16}:
-        (got,) = simulate.simulated(replace(forward, arithmetic=arithmetic), point)
-        assert abs(got / truth - 1) < 1e-6
+    (got,) = simulate.simulated(forward, point)
+    assert abs(got / truth - 1) < 1e-6
 
 
 def test_a_result_that_is_often_zero_is_not_doubted() -> None:
