@@ -33,6 +33,7 @@ from autofn.rewrite.rules import (
     V,
     vanishes_with,
     varies,
+    with_positive,
 )
 
 _WILDCARDS = (U, V, C)
@@ -421,9 +422,8 @@ def _root(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
     moving = [term for term in base.args if term not in fixed]
     if len(moving) != 1 or not fixed:
         return None
-    positive = {p: Symbol(p.name, positive=True) for p in parameters}
     a = _square_root(moving[0])
-    if a is None or not Add(*fixed).xreplace(positive).is_positive:
+    if a is None or not with_positive(Add(*fixed), parameters).is_positive:
         return None
     return heads.root_sum(a, Add(*fixed)) ** (2 * exponent)
 

@@ -138,8 +138,7 @@ def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
 
 def _is_greater(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U is greater than V everywhere, taking parameters to be positive."""
-    positive = {p: Symbol(p.name, positive=True) for p in parameters}
-    return bool(minus(found[U], found[V]).xreplace(positive).is_positive)
+    return bool(with_positive(minus(found[U], found[V]), parameters).is_positive)
 
 
 def _has_one_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -169,8 +168,12 @@ def _is_large(found: Bindings, parameters: frozenset[Symbol]) -> bool:
 
 def is_bounded(exponent: Expr, parameters: frozenset[Symbol]) -> bool:
     """Whether the exponent is never positive, taking parameters to be positive."""
-    positive = {p: Symbol(p.name, positive=True) for p in parameters}
-    return bool(exponent.xreplace(positive).is_nonpositive)
+    return bool(with_positive(exponent, parameters).is_nonpositive)
+
+
+def with_positive(expr: Expr, parameters: frozenset[Symbol]) -> Expr:
+    """The expression of parameters that are positive."""
+    return expr.xreplace({p: Symbol(p.name, positive=True) for p in parameters})
 
 
 def varies(factor: Expr, parameters: frozenset[Symbol]) -> bool:

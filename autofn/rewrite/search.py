@@ -159,8 +159,7 @@ def choose(
         if tried.misses(min(bar, worth)):
             regimes = [k for k in singles if k >= len(candidates)][:DOUBLED]
             tried.until_within([tried.add(k, "double", "in double") for k in regimes])
-    assert tried.best  # the first in rank has been looked at twice
-    chosen = tried.ranked()[0]
+    chosen = tried.first()
     measured = tuple(
         Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
         for k, each in enumerate(tried.candidates)
@@ -300,12 +299,15 @@ class _Tried:
         self._budget = budget
         self._bar = bar
 
-    @property
-    def best(self) -> Error:
-        """The error of the best, which has been looked at twice, unless once shows enough."""
+    def first(self) -> int:
+        """The best, which has been looked at twice, unless once shows enough."""
         while not self._is_confirmed(number := self.ranked()[0]):
             pass
-        return self.errors[number]
+        return number
+
+    @property
+    def best(self) -> Error:
+        return self.errors[self.first()]
 
     def _is_confirmed(self, number: int) -> bool:
         """Whether a second look finds no more than the first did; what it finds is kept."""
@@ -326,7 +328,8 @@ class _Tried:
 
     def likely(self) -> float:
         """The error that the best may be seen to have: functions are not all as bad as they may."""
-        best, program = self.best, self.candidates[self.ranked()[0]].program
+        number = self.first()
+        best, program = self.errors[number], self.candidates[number].program
         if best.bad or self._closer is None:
             return float("inf") if best.bad else best.ulp
         first = error(program, self._sample, mild=True)
