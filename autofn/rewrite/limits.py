@@ -282,29 +282,41 @@ def _are_met(
 
 def _within(program: Program, name: str) -> Program:
     """The program with the largest numbers of single precision for an infinite input."""
-    grown = _Grown(replace(program, nodes=()))
-    places: list[int] = []
-    for node in program.nodes:
-        places.append(grown.append(replace(node, args=tuple(places[arg] for arg in node.args))))
-        if node.input == name:
-            ends = [grown.constant(Float(sign * LARGEST, 17)) for sign in (-1, 1)]
-            largest = grown.clamped(places[-1], *ends)
-            beyond = grown.is_beyond(name, "both", oo)
-            places[-1] = grown.selected(beyond, largest, places[-1])
-    return grown.moved(program, places)
+
+    def largest(grown: _Grown, k: int, place: int) -> int:
+        if program.nodes[k].input != name:
+            return place
+        ends = [grown.constant(Float(sign * LARGEST, 17)) for sign in (-1, 1)]
+        within = grown.clamped(place, *ends)
+        return grown.selected(grown.is_beyond(name, "both", oo), within, place)
+
+    return _rebuilt(program, largest)
 
 
 def _with_zeros(program: Program, waves: Collection[int], name: str, relation: str) -> Program:
     """The program with its sines 0 at an infinity, or at both."""
+    at_infinity: int | None = None
+
+    def zero(grown: _Grown, k: int, place: int) -> int:
+        nonlocal at_infinity
+        if k not in waves:
+            return place
+        if at_infinity is None:
+            at_infinity = grown.is_beyond(name, relation, oo)
+        return grown.selected(at_infinity, grown.constant(S.Zero), place)
+
+    return _rebuilt(program, zero)
+
+
+def _rebuilt(program: Program, changed: Callable[[_Grown, int, int], int]) -> Program:
+    """The program with other values for some. changed: of a node's number and its place now, the
+    place of what stands for it from there on.
+    """
     grown = _Grown(replace(program, nodes=()))
     places: list[int] = []
-    at_infinity: int | None = None
     for k, node in enumerate(program.nodes):
-        places.append(grown.append(replace(node, args=tuple(places[arg] for arg in node.args))))
-        if k in waves:
-            if at_infinity is None:
-                at_infinity = grown.is_beyond(name, relation, oo)
-            places[k] = grown.selected(at_infinity, grown.constant(S.Zero), places[k])
+        place = grown.append(replace(node, args=tuple(places[arg] for arg in node.args)))
+        places.append(changed(grown, k, place))
     return grown.moved(program, places)
 
 
