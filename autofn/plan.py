@@ -335,6 +335,7 @@ class _Search:
         self._parameters = frozenset(each.name for _, each in primals) - frozenset(tensors)
         self._forward = forward
         self._given = sample.of(definition, self._tensors)
+        self._defaults = sample.defaults(definition)
         self._domains = sample.domains_of(definition, self._tensors)
 
     @functools.cached_property
@@ -350,16 +351,34 @@ class _Search:
         return [self._with_outputs(point) for point in sample.inside(given, self._domains)]
 
     @functools.cached_property
+    def _far(self) -> list[simulate.Point]:
+        """Where an output is none of float32's, but of float64's; and below borders."""
+
+        def values(point: simulate.Point) -> list[Any]:
+            return simulate.exact(self._forward_program, point)
+
+        found = (
+            sample.beside_extremes(self._given, self._tensors, values, in_64_bits=True)
+            if self._tensors
+            else []
+        )
+        found += sample.at_sizes(self._given, self._tensors, sample.BELOW_BORDERS)
+        inside = sample.inside(found, self._domains)
+        return [self._with_outputs(point, simulate.DOUBLE) for point in inside]
+
+    @functools.cached_property
     def _forward_program(self) -> Program:
         inputs, results = self._forward
         return lower(inputs, results, self._fixed)
 
-    def _with_outputs(self, point: simulate.Point) -> simulate.Point:
+    def _with_outputs(
+        self, point: simulate.Point, form: simulate.Format = simulate.SINGLE
+    ) -> simulate.Point:
         """A point with the outputs there, as backward gets them."""
         values = simulate.exact(self._forward_program, point)
         with mp.workprec(simulate.EXACT):
             outputs = {
-                output.name: float(simulate.rounded(value))
+                output.name: float(simulate.rounded(value, form))
                 for output, value in zip(self._forward_program.outputs, values, strict=True)
                 if value is not None
             }
@@ -384,7 +403,7 @@ class _Search:
             point
             for extremes in (sample.beside_roots, sample.beside_extremes)
             for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
-        ] + sample.with_carries(self._given, self._tensors)
+        ] + sample.at_sizes(self._given, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)
         points += map(self._with_outputs, inside)
         return simulate.sampled(program, points, frozenset(self._tensors))
@@ -402,12 +421,16 @@ class _Search:
         return lambda point: simulate.exact(program, point)[0]
 
     def _in_64_bits(self, truth: simulate.Sample, program: Program) -> simulate.Sample:
-        """A sample of float64, at every other point: all numbers with as many digits as there."""
-        points = [
-            {name: value * (1 + math.pi * 2.0**-30) for name, value in point.items()}
-            for k, point in enumerate(truth.points)
-            if k % 2 == 0 or math.inf in map(abs, point.values())
-        ]
+        """A sample of float64: some points as they are, some with as many digits as there are.
+
+        And those of results that no float32 has.
+        """
+        points: list[simulate.Point] = []
+        for k, point in enumerate((*truth.points, *self._far)):
+            if k % 2 == 0 or math.inf in map(abs, point.values()) or k >= len(truth.points):
+                points.append({n: value * (1 + math.pi * 2.0**-30) for n, value in point.items()})
+            elif k % 4 == 1:
+                points.append({**point, **self._defaults})
         names = frozenset(self._tensors)
         return simulate.sampled(program, points, names, simulate.DOUBLE)
 

@@ -27,11 +27,13 @@ CHANNEL = "channel"
 
 Axes = frozenset[str]
 
-Arithmetic = Literal["quick", "single", "rescued", "wary", "quick double", "double"]
+Arithmetic = Literal[
+    "quick", "single", "rescued", "wary", "quick double", "double", "double-double"
+]
 """How a kernel computes elements of float32 or 16-bit types: in single precision, on a GPU with
 functions of 16-bit types' digits; in single precision; in double where that gives no finite number,
 or a tiny one; or 0 either; all in double, with functions of more digits than single precision has;
-or all in double. Those of float64 are computed in double."""
+or all in double. Those of float64 are computed in double, or in numbers of two doubles."""
 
 OVERHEAD = {
     "quick": (1.0, 0.0),
@@ -40,6 +42,7 @@ OVERHEAD = {
     "wary": (1.0, 4.0),
     "quick double": (2.0, 2.0),
     "double": (2.5, 2.0),
+    "double-double": (40.0, 0.0),
 }
 """What an arithmetic makes of a cost in single precision: a factor, and a summand."""
 

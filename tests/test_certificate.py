@@ -104,6 +104,7 @@ NAIVE = {
     "root": lambda x: (x + sqrt(x**2 + 4)) / 2,
     "bump": lambda x: sqrt(1 + x**2) - 1,
     "bell": lambda x: x * exp(-(x**2) / 2),
+    "gompertz": lambda x: exp(-2 * exp(-3 * x / 2)),
     "cubic": lambda x: x * (1 + tanh(sqrt(2 / pi) * (x + Float("0.044715") * x**3))) / 2,
 }
 

@@ -15,7 +15,7 @@ NAMES = sorted(
     p.stem
     for p in TEXTS.glob("*.h")
     if re.search(rf"AUTOFN_FN double {p.stem}\(", p.read_text(encoding="utf-8"))
-    and not p.stem.startswith("times_")
+    and not p.stem.startswith(("times_", "rounded"))
 )
 BINARY = {"pow", "atan2"}
 FLAGS = "-std=c++17 -O2 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off".split()

@@ -16,7 +16,7 @@ import sympy
 from sympy import S, oo
 
 from autofn.backends.text import ATOM, Dialect, Text, render
-from autofn.ops import CPP_HELPERS, OPS, WAVES
+from autofn.ops import CPP_HELPERS, DOUBLE_DOUBLE, OPS, WAVES
 from autofn.plan import Kernel
 from autofn.program import Node, Program
 
@@ -72,6 +72,33 @@ class _Cpp:
 CPP: Dialect = _Cpp()
 
 
+class _DoubleDouble(_Cpp):
+    """The same of double-double numbers."""
+
+    def constant(self, node: Node) -> Text:
+        value = node.constant
+        if value is None or value.is_Boolean or not value.is_finite:
+            return super().constant(node)
+        high = float(value.evalf(40))
+        low = float((value - sympy.Float(high, 60)).evalf(20))
+        return Text(f"T({high!r}, {low!r})") if low else super().constant(node)
+
+    def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
+        spelled = DOUBLE_DOUBLE[node.op]
+        if node.op == "polynomial":
+            args = (args[0], Text(", ".join(each.code for each in args[1:])))
+        if spelled == OPS[node.op].cpp:
+            return super().operation(node, args, numbers)
+        level = _LEVELS["rsqrt"] if node.op == "rsqrt" else ATOM
+        return Text(spelled.format(*(arg.code for arg in args), n=node.n), level)
+
+
+DOUBLE_DOUBLE_CPP: Dialect = _DoubleDouble()
+
+IN_TWO_PARTS = "_double_double"
+"""What ends the name of what computes float64 in double-double numbers."""
+
+
 SCALAR = "scalar"
 """The namespace of functions in one arithmetic, which those of other arithmetic call."""
 
@@ -89,6 +116,7 @@ _WHY = {
     "wary": "Computed again in double where that is not finite, tiny or 0: its parts may overflow "
     "or vanish first.",
     "double": "In double, whatever T is: in single precision terms cancel or overflow.",
+    "double-double": "float64's, of double-double numbers: terms cancel, or are magnified.",
 }
 
 
@@ -97,10 +125,12 @@ def function(kernel: Kernel, program: Program) -> str:
 
     And that for 16-bit types, where it is another one.
     """
+    wide = in_double_double(program)
+    found = [*_in_double_double(kernel, wide), ""] if wide is not None else []
     text = _in_one_arithmetic(kernel, program)
     if program.arithmetic == "single":
-        return text
-    found = [f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n"]
+        return "\n".join([*found, text])
+    found.append(f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n")
     short, short_program = for_16_bits(kernel, program)
     if short == kernel.function + SHORT:
         named = replace(kernel, function=short)
@@ -116,7 +146,7 @@ def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
         return kernel.function, program
     within = f"{SCALAR}::{kernel.function}"
     name = within if arithmetic == "single" else kernel.function + SHORT
-    return name, replace(program, arithmetic=arithmetic)
+    return name, replace(program, arithmetic=arithmetic, wide=None)
 
 
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
@@ -125,8 +155,9 @@ def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str 
     reason = _WHY[program.arithmetic.removeprefix("quick ")]
     comment = textwrap.wrap(reason + why, WIDTH, initial_indent="// ", subsequent_indent="// ")
     lines = body(kernel, program, single)
-    if program.arithmetic.endswith("double") and (wide := wide_of(program)) is not None:
-        lines = _by_type(_body(kernel, wide), lines)
+    own = program.arithmetic.endswith("double") or in_double_double(program) is not None
+    if own and (wide := wide_of(program)) is not None:
+        lines = _by_type(_wide_body(kernel, wide), lines)
     return [*comment, _signature(kernel, program), *lines, "}"]
 
 
@@ -136,22 +167,56 @@ def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
     Not where float32 is computed in double by it.
     """
     lines = _body(kernel, program)
-    if not program.arithmetic.endswith("double") and (wide := wide_of(program)) is not None:
-        lines = _by_type(_body(kernel, wide), lines)
+    # Double-double numbers are float64's, not for what float32 computes again in double.
+    own = in_double_double(program) is None or program.arithmetic == "single"
+    own = own and not program.arithmetic.endswith("double")
+    if own and (wide := wide_of(program)) is not None:
+        lines = _by_type(_wide_body(kernel, wide), lines)
     return "\n".join([*_silenced(kernel, program), _signature(kernel, program), *lines, "}"])
 
 
 def wide_of(program: Program) -> Program | None:
     """The program of float64, if it is another one that can be a first try where this one is."""
     wide = program.wide
-    tries = wide is not None and any(_is_tried(node.op) for node in wide.nodes)
-    return None if wide is None or (tries and not gives_nan(wide)) else wide
+    if wide is None or in_double_double(program) is not None:
+        return wide
+    tries = any(_is_tried(node.op) for node in wide.nodes)
+    return None if tries and not gives_nan(wide) else wide
+
+
+def in_double_double(program: Program) -> Program | None:
+    """The program of float64, if that is one of double-double numbers."""
+    wide = program.wide
+    return wide if wide is not None and wide.arithmetic == "double-double" else None
+
+
+def _in_double_double(kernel: Kernel, wide: Program) -> list[str]:
+    """The function of double-double numbers, T, that float64's calls."""
+    named = replace(kernel, function=kernel.function + IN_TWO_PARTS)
+    head = _signature(named, wide, returns="double")
+    lines = _body(kernel, wide, DOUBLE_DOUBLE_CPP)
+    return [f"// {_WHY[wide.arithmetic]}", head, *lines, "}"]
+
+
+def call_in_double_double(kernel: Kernel) -> str:
+    """The function of double-double numbers, to be called with doubles."""
+    return f"{kernel.function}{IN_TWO_PARTS}<autofn::DoubleDouble>"
+
+
+def _wide_body(kernel: Kernel, wide: Program) -> list[str]:
+    if wide.arithmetic != "double-double":
+        return ["  // Other terms cancel, or are magnified, in float64.", *_body(kernel, wide)]
+    args = [operand.cname for operand in kernel.inputs]
+    call = f"{call_in_double_double(kernel)}("
+    if len(kernel.outputs) == 1:
+        return wrapped(f"return {call}", args, ");", 2).splitlines()
+    results = [operand.cname for operand in kernel.outputs]
+    return wrapped(call, args + results, ");", 2).splitlines()
 
 
 def _by_type(wide: Sequence[str], lines: Sequence[str]) -> list[str]:
     return [
         "  if constexpr (sizeof(T) == sizeof(double)) {",
-        "    // Other terms cancel, or are magnified, in float64.",
         *_deeper(wide),
         "  } else {",
         *_deeper(lines),
@@ -170,13 +235,15 @@ def _deeper(lines: Sequence[str]) -> list[str]:
     return [part for each in statements for part in _filled(f"  {each}", "        ")]
 
 
-def _body(kernel: Kernel, program: Program) -> list[str]:
+def _body(kernel: Kernel, program: Program, dialect: Dialect = CPP) -> list[str]:
     names = {operand.name: operand.cname for operand in kernel.inputs}
-    rendered = render(program, CPP, names)
+    rendered = render(program, dialect, names)
     lines: list[str] = []
     for line in rendered.lines:
         lines += _statement(f"const {'bool' if line.boolean else 'T'} {line.name} = ", line.code)
     results = [text.code if text is not None else "T(0)" for text in rendered.outputs]
+    if dialect is not CPP:
+        results = [f"autofn::rounded({each})" for each in results]
     if len(results) == 1:
         lines += _statement("return ", results[0])
     else:
@@ -185,12 +252,10 @@ def _body(kernel: Kernel, program: Program) -> list[str]:
     return lines
 
 
-def _signature(kernel: Kernel, program: Program) -> str:
-    inputs = [f"T {operand.cname}" for operand in kernel.inputs]
-    if len(kernel.outputs) == 1:
-        parameters, returns = inputs, "T"
-    else:
-        parameters = inputs + [f"T& {operand.cname}" for operand in kernel.outputs]
+def _signature(kernel: Kernel, program: Program, returns: str = "T") -> str:
+    parameters = [f"T {operand.cname}" for operand in kernel.inputs]
+    if len(kernel.outputs) > 1:
+        parameters += [f"{returns}& {operand.cname}" for operand in kernel.outputs]
         returns = "void"
     head = f"AUTOFN_FN {returns} {kernel.function}("
     way = ", autofn::Way kWay = autofn::kFull" if has_ways(program) else ""
@@ -255,8 +320,11 @@ TRIED = frozenset(
 
 def has_ways(program: Program) -> bool:
     """Whether the function can be computed in several ways, see `ops.CPP_HELPERS`."""
-    nodes = [*program.nodes, *(program.wide.nodes if program.wide else ())]
-    return any(node.op in OPS and "kWay" in OPS[node.op].cpp for node in nodes)
+    wide = None if in_double_double(program) is not None else program.wide
+    nodes = [*program.nodes, *(wide.nodes if wide else ())]
+    return program.arithmetic != "double-double" and any(
+        node.op in OPS and "kWay" in OPS[node.op].cpp for node in nodes
+    )
 
 
 @functools.cache
@@ -270,6 +338,8 @@ def _is_tried(op: str) -> bool:
 
 def gives_nan(program: Program) -> bool:
     """Whether there is a first try, and a NaN that it gives is seen in an output."""
+    if program.arithmetic == "double-double":
+        return False
     quick = program.arithmetic == "quick double"
     tainted: set[int] = set()
     for number, node in enumerate(program.nodes):
@@ -299,7 +369,7 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
 
 def helpers(programs: Sequence[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
-    wide = [program.wide for program in programs if program.wide is not None]
+    wide = [each.wide for each in programs if each.wide and not in_double_double(each)]
     nodes = [node for program in (*programs, *wide) for node in program.nodes]
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):

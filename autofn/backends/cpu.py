@@ -7,7 +7,7 @@ is the same in every package: kernel.h, cpu.cpp and binding.cpp.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofn.backends import cpp
 from autofn.emit.environment import rendered
@@ -15,6 +15,9 @@ from autofn.names import Namer, cpp_name
 from autofn.plan import Kernel, Operand
 from autofn.program import Program
 from autofn.resources import templates
+
+DOUBLE_DOUBLE = "kernels_double_double.cpp"
+"""Beside kernels.cpp, where there is any: it takes as long to compile as all the others."""
 
 SHARED = ("kernel.h", "cpu.cpp", "binding.cpp")
 """Files that are the same in every package."""
@@ -60,18 +63,27 @@ class _Entry:
 
 def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
     """The package's CPU files, path to text; `header` is what every first line says."""
-    blocks = [_blocks(*each) for each in kernels]
-    found = {
-        file: rendered(
+    of_kernels = [_blocks(*each) for each in kernels]
+    blocks = list(dict.fromkeys(block for each in of_kernels for block in each))
+    wide = [each for each in blocks if each.block.endswith(cpp.IN_TWO_PARTS)]
+
+    def file_text(file: str, entries: list[_Entry], blocks: list[_Block]) -> str:
+        return rendered(
             f"{file}.j2",
             header=header,
             name=name,
             namespace=f"autofn_{cpp_name(name)}",
-            entries=[_entry(kernel, b) for (kernel, _), b in zip(kernels, blocks, strict=True)],
-            blocks=[block for each in blocks for block in each],
+            entries=entries,
+            blocks=blocks,
+            declared=wide if entries else [],
+            double_double=DOUBLE_DOUBLE,
         )
-        for file in ("ops.cpp", "kernels.cpp")
-    }
+
+    entries = [_entry(kernel, b) for (kernel, _), b in zip(kernels, of_kernels, strict=True)]
+    others = [each for each in blocks if each not in wide]
+    found = {file: file_text(file, entries, others) for file in ("ops.cpp", "kernels.cpp")}
+    if wide:
+        found[DOUBLE_DOUBLE] = file_text("kernels.cpp", [], wide)
     for shared in SHARED:
         text = (templates() / shared).read_text(encoding="utf-8")
         found[shared] = f"// {header}\n{text}"
@@ -108,23 +120,29 @@ def _names(kernel: Kernel) -> dict[str, str]:
     return names
 
 
-def _entry(kernel: Kernel, blocks: list[_Block]) -> _Entry:
+def _entry(kernel: Kernel, blocks: tuple[_Block, _Block, _Block]) -> _Entry:
     roles = "".join(each.role[0] for each in (*kernel.tensors, *kernel.outputs))
     counts = f"{len(kernel.tensors)}, {len(kernel.numbers)}, {len(kernel.outputs)}"
     line = f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},'
-    each, short = blocks[0].block, blocks[-1].block
-    listed = [f"{each}<float>", f"{short}<float>", f"{each}<double>"]
+    each, short, wide = (each.block for each in blocks)
+    wide = wide if wide.endswith(cpp.IN_TWO_PARTS) else f"{wide}<double>"
+    listed = [f"{each}<float>", f"{short}<float>", wide]
     return _Entry((*_literal(schema(kernel)), line), cpp.wrapped("{", listed, "},", indent=4))
 
 
-def _blocks(kernel: Kernel, program: Program) -> list[_Block]:
-    """The kernel's function over blocks; and that for 16-bit types, where it is another one."""
-    short, short_program = cpp.for_16_bits(kernel, program)
+def _blocks(kernel: Kernel, program: Program) -> tuple[_Block, _Block, _Block]:
+    """The kernel's function over blocks: of float32, of 16-bit types, and of float64."""
     name = f"{kernel.function}_block"
-    found = [_block(name, kernel, program, kernel.function)]
-    if short != kernel.function:
-        found.append(_block(name + cpp.SHORT, kernel, short_program, short))
-    return found
+    wide = short = first = _block(name, kernel, program, kernel.function)
+    function, short_program = cpp.for_16_bits(kernel, program)
+    if function != kernel.function:
+        short = _block(name + cpp.SHORT, kernel, short_program, function)
+    if (program_wide := cpp.in_double_double(program)) is not None:
+        name += cpp.IN_TWO_PARTS
+        wide = _block(name, kernel, program_wide, cpp.call_in_double_double(kernel))
+        # One loop: such programs are long to compile.
+        wide = replace(wide, uniform=(), unused=tuple(dict.fromkeys((*wide.unused, "uniform"))))
+    return first, short, wide
 
 
 def _block(block: str, kernel: Kernel, program: Program, function: str) -> _Block:

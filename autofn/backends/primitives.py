@@ -1,17 +1,20 @@
 """`primitives.h`: the scalar functions that a formula's maths stands on, and no others.
 
 Each is a file of `templates/primitives`: text that compilers vectorise on a CPU, proven over every
-float32; CUDA's own function on a GPU.
+float32; CUDA's own function on a GPU. A file may give several, of which it says the names, and what
+files it needs before it.
 """
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Mapping
 
 from autofn.resources import templates
 
 _CALL = re.compile(r"\bautofn::(\w+)(?:<[\w, ]+>)?\(")
-_NEEDS = re.compile(r"^// needs: (.*)$", re.MULTILINE)
+_STATED = re.compile(r"^// (needs|gives): (.*)\n", re.MULTILINE)
 
 
 def used(text: str) -> tuple[str, ...]:
@@ -19,8 +22,9 @@ def used(text: str) -> tuple[str, ...]:
     found: list[str] = []
 
     def add(name: str) -> None:
+        name = _files()[name]
         if name not in found:
-            for needed in _needs(name):
+            for needed in _stated("needs", _source(name)):
                 add(needed)
             found.append(name)
 
@@ -30,9 +34,17 @@ def used(text: str) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _needs(name: str) -> list[str]:
-    stated = _NEEDS.search(_source(name))
-    return [each.strip() for each in stated.group(1).split(",")] if stated else []
+@functools.cache
+def _files() -> Mapping[str, str]:
+    """The file of each function."""
+    files = [path.stem for path in sorted((templates() / "primitives").glob("*.h"))]
+    given = {name: file for file in files for name in _stated("gives", _source(file))}
+    return given | dict(zip(files, files, strict=True))
+
+
+def _stated(what: str, source: str) -> list[str]:
+    said = (each[1] for each in _STATED.findall(source) if each[0] == what)
+    return [name.strip() for names in said for name in names.split(",")]
 
 
 def prelude() -> str:
@@ -41,7 +53,7 @@ def prelude() -> str:
 
 def text(name: str) -> str:
     """The C++ of a primitive."""
-    return _NEEDS.sub("", _source(name)).strip("\n")
+    return _STATED.sub("", _source(name)).strip("\n")
 
 
 def _source(name: str) -> str:

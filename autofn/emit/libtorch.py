@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from autofn.backends.cpp import wrapped
-from autofn.backends.cpu import takes
+from autofn.backends.cpu import DOUBLE_DOUBLE, takes
 from autofn.emit.environment import rendered
 from autofn.emit.identifiers import Names
 from autofn.emit.words import condition, formula_lines, title
@@ -25,6 +25,9 @@ FLAGS = (
     "Flags: -O3 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off,",
     "and -march=native, or the instruction set that it is to run on.",
 )
+
+_UNIT = ("ops.cpp", "kernels.cpp", DOUBLE_DOUBLE, "cpu.cpp", "binding.cpp")
+"""What a program's one translation unit is made of."""
 
 # What the header itself calls things, and what is in its namespace.
 _TAKEN = ("autograd", "formula", "variant", "forward", "backward", "ctx", "grads", "found", "table",
@@ -66,6 +69,7 @@ def files(
             namespace=_string(namespace),
             sources=_string(digest),
             renamed=f"autofn_{stem}_ops",
+            files=[name for name in _UNIT if name in sources],
         ),
     }
 

@@ -37,6 +37,9 @@ MAGNITUDES = (
 CARRIES = (31.9, 63.3, 63.9)
 """Of one tensor: numbers that are added to these are rounded to coarser ones."""
 
+BELOW_BORDERS = (0.4997, 0.9993, 1.4993, 1.9993)
+"""Of one tensor: where functions of operations (exp(x) - 1 - x, say) leave their series near 0."""
+
 SEVERAL = 96
 """Points where there are several tensors, of mixed magnitudes."""
 
@@ -50,6 +53,9 @@ WITHIN = 2.0**40
 
 CANCELLING = 24
 """Points, of those, at which all tensors are nearly alike, or all but one that is small."""
+
+SIZES = (-39, -20, 20, 39)
+"""Powers of two, around which all tensors are nearly alike, but perhaps for a sign."""
 
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
@@ -121,6 +127,9 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
         size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (3.4, 12)[k // 2 % 2])
         values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
+    for scale in (2.0**k for k in SIZES):
+        near = {name: _single(scale * (1 + rng.uniform(-1, 1) / 16)) for name in tensors}
+        found += [{**near, **given}, {**near, tensors[0]: -near[tensors[0]], **given}]
     for name in tensors:
         # Its exponential overflows or vanishes, the differences of the others are 0.
         for far in FAR:
@@ -248,12 +257,14 @@ def beside_roots(
     return found
 
 
-def with_carries(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
-    """The points of `CARRIES`, where there is one tensor."""
+def at_sizes(
+    all_points: Sequence[Point], tensors: Sequence[str], sizes: Sequence[float]
+) -> list[Point]:
+    """Points of these sizes, where there is one tensor."""
     if len(tensors) != 1 or not all_points:
         return []
-    sizes = [sign * _single(v) for v in CARRIES for sign in (1.0, -1.0)]
-    return [{**all_points[0], tensors[0]: size} for size in sizes]
+    both = [sign * _single(v) for v in sizes for sign in (1.0, -1.0)]
+    return [{**all_points[0], tensors[0]: size} for size in both]
 
 
 ARGUMENTS = (83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7, 431.0)
@@ -281,8 +292,8 @@ EXACTLY = 34
 def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
     """What functions, quotients and roots are of, other than a tensor or its negative.
 
-    And sums of several tensors: those that change sign together with all inputs are nowhere near a
-    root, however much cancels.
+    And sums that are squared, and those of several tensors: those that change sign together with
+    all inputs are nowhere near a root, however much cancels.
     """
     found: dict[Expr, None] = {}
     for expr in exprs:
@@ -292,6 +303,8 @@ def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
                 taken = node.args
             elif isinstance(node, Pow) and not (node.exp.is_Integer and node.exp.is_positive):
                 taken = (node.base, node.exp)
+            elif isinstance(node, Pow) and node.exp.is_even and isinstance(node.base, Add):
+                taken = (node.base,)
             elif isinstance(node, Add):
                 names = {s.name for s in trees.symbols(node)}
                 taken = (node,) if len(names.intersection(tensors)) > 1 else ()
@@ -393,19 +406,23 @@ SMALLEST = 2.0**-128, 2.0**-142
 
 
 def beside_extremes(
-    all_points: Sequence[Point], tensors: Sequence[str], values: Callable[[Point], Sequence[Any]]
+    all_points: Sequence[Point],
+    tensors: Sequence[str],
+    values: Callable[[Point], Sequence[Any]],
+    *,
+    in_64_bits: bool = False,
 ) -> list[Point]:
     """Points at which a result is just finite, or nearly vanishes, so that its parts may not.
 
     values: the results at a point. Each tensor in turn is made larger, and smaller, until a result
-    overflows, and until one vanishes.
+    overflows, and until one vanishes; in_64_bits: until float32 is left far behind.
     """
     one = len(tensors) == 1
     starts = [{**all_points[0], tensors[0]: 1.0}] if one else all_points[FROM]
     widest = LARGEST / STEP if one else WITHIN
     found: list[Point] = []
     for start, name, sign, step, has_size in itertools.product(
-        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), _SIZES
+        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), _FAR_SIZES if in_64_bits else _SIZES
     ):
         point = {**start, name: sign * start[name]}
 
@@ -424,14 +441,14 @@ def beside_extremes(
             low, high = (middle, high) if holds(middle) else (low, middle)
         extreme = _scaled(point, [name], low)
         found.append(extreme)
-        if has_size is not _is_below_overflow:
+        if has_size in _SIZES[1:]:
             # What has vanished there has not beside a large factor.
             found += [_scaled(extreme, [n], LARGE) for n in tensors if n != name]
     return found
 
 
-def _is_below_overflow(value: Any) -> bool:
-    return bool(mp.isfinite(value) and abs(value) < LARGEST)
+def _is_below(most: float, value: Any) -> bool:
+    return bool(mp.isfinite(value) and abs(value) < most)
 
 
 def _is_above(least: float, value: Any) -> bool:
@@ -439,9 +456,15 @@ def _is_above(least: float, value: Any) -> bool:
 
 
 _SIZES: tuple[Callable[[Any], bool], ...] = (
-    _is_below_overflow,
+    functools.partial(_is_below, LARGEST),
     *(functools.partial(_is_above, least) for least in SMALLEST),
 )
+
+_FAR_SIZES: tuple[Callable[[Any], bool], ...] = (
+    *(functools.partial(_is_below, most) for most in (2.0**500, 2.0**950)),
+    *(functools.partial(_is_above, least) for least in (2.0**-500, 2.0**-950)),
+)
+"""Of float64, where exponentials magnify more."""
 
 
 def _sign(value: Any) -> int:

@@ -17,7 +17,7 @@ from mpmath import mp
 from mpmath.libmp import mpf_pos, round_nearest
 from sympy import Expr
 
-from autofn.ops import OPS, QUICK_DOUBLE, quick_double, quick_ulp
+from autofn.ops import DOUBLE_DOUBLE_BOUND, OPS, QUICK_DOUBLE, quick_double, quick_ulp
 from autofn.program import Node, Program
 
 EXACT = 400
@@ -36,6 +36,7 @@ class Format:
 
 SINGLE = Format(24, -149, 128)
 DOUBLE = Format(53, -1074, 1024)
+DOUBLE_DOUBLE = Format(98, -1074, 1024)
 BFLOAT16 = Format(8, -133, 128)
 FLOAT16 = Format(11, -24, 16)
 
@@ -55,7 +56,7 @@ ARITHMETIC = frozenset(
 STEPWISE = frozenset({"powi", "polynomial", "fma", "sum_rest", "product_rest"})
 """What is simulated as it is computed, step by step."""
 
-PAST = {SINGLE: 200, DOUBLE: 1500}
+PAST = {SINGLE: 200, DOUBLE: 1500, DOUBLE_DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
     op
     for op in OPS
@@ -280,11 +281,18 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool
     inexact = op.ulp > 0.5 and mp.isfinite(value) and mp.mag(value) > form.least
     if inexact and value != rounded(value, form):
         value += turn * (op.ulp - 0.5) * spacing(value, form)
-        if quick and form is DOUBLE:
+        if form is DOUBLE_DOUBLE:
+            value += turn * DOUBLE_DOUBLE_BOUND * value * _magnified(node.op, value)
+        elif quick and form is DOUBLE:
             value += turn * QUICK_DOUBLE * value if quick_double(node.op) else 0
         elif quick:
             value += turn * quick_ulp(node.op, factor) * mp.ldexp(1, mp.mag(value) - form.bits)
     return rounded(value, form)
+
+
+def _magnified(op: str, value: Any) -> Any:
+    """What a power makes of the error of its logarithm."""
+    return 1 + abs(mp.mag(value)) if op in ("pow", "pow1pm1") else 1
 
 
 def _power(value: Any, n: int, form: Format) -> Any:
@@ -437,8 +445,12 @@ def _errors(
     """Of the outputs at a point."""
     if form is SINGLE:
         values = simulated(program, sample.points[index], None if mild else index)
+    elif program.arithmetic == "double-double":
+        seed = None if mild else index
+        found = _in_format(program, sample.points[index], seed, DOUBLE_DOUBLE, form)
+        values = [value if value is None else rounded(value, form) for value in found]
     else:
-        values = _in_format(program, sample.points[index], index, form, form)
+        values = _in_format(program, sample.points[index], None if mild else index, form, form)
     point = sample.points[index]
     sizes = [abs(point[each.name]) for each in program.inputs if each.name in point]
     ordinary = all(ORDINARY[0] < size < ORDINARY[1] for size in sizes)

@@ -7,6 +7,16 @@
 
 namespace autofn_bessel_basis {
 
+// See kernels_double_double.cpp.
+void bessel_basis_forward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
+// See kernels_double_double.cpp.
+void bessel_basis_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void bessel_basis_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -115,9 +125,9 @@ using namespace autofn_bessel_basis;
 
 const Blocks kBlocks[] = {
     {bessel_basis_forward_block<float>, bessel_basis_forward_block<float>,
-        bessel_basis_forward_block<double>},
+        bessel_basis_forward_block_double_double},
     {bessel_basis_backward_block<float>, bessel_basis_backward_block<float>,
-        bessel_basis_backward_block<double>},
+        bessel_basis_backward_block_double_double},
 };
 
 }  // namespace autofn

@@ -50,11 +50,37 @@ template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x)
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T> AUTOFN_FN double bessel_basis_forward_double_double(T x, T n, T cutoff) {
+  const T v0 = T(1) / cutoff;
+  const T v1 = T(3.141592653589793, 1.2246467991473532e-16) * v0 * n;
+  const T v2 = v1 * (T(1.4142135623730951, -9.667293313452913e-17) * sqrt(v0));
+  return autofn::rounded(v2 * autofn::sinc_dd(v1 * x));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return bessel_basis_forward_double_double<autofn::DoubleDouble>(x, n, cutoff);
+  } else {
+    const T v0 = T(1) / cutoff;
+    const T v1 = T(3.141592653589793) * v0 * n;
+    return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kWay>(v1 * x);
+  }
+}
+
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void bessel_basis_backward_double_double(
+    T grad, T x, T n, T cutoff, double& grad_x, double& grad_n) {
   const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793) * v0 * n;
-  return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kWay>(v1 * x);
+  const T v1 = T(3.141592653589793, 1.2246467991473532e-16) * v0;
+  const T v2 = v1 * n * x;
+  const T v3 = autofn::spherical_bessel_dd<1>(v2);
+  const T v4 = T(1.4142135623730951, -9.667293313452913e-17) * sqrt(v0) * grad;
+  const T v5 = v4 * (T(9.869604401089358, 6.265295508739711e-16) * v3);
+  grad_x = autofn::rounded(-v5 * autofn::power<2>(n) / autofn::power<2>(cutoff));
+  grad_n = autofn::rounded(v1 * v4 * (autofn::sinc_dd(v2) - v2 * v3));
 }
 
 namespace scalar {
@@ -73,11 +99,15 @@ AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& g
 // In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
-  double grad_x_, grad_n_;
-  scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
-      grad_x_, grad_n_);
-  grad_x = T(grad_x_);
-  grad_n = T(grad_n_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    bessel_basis_backward_double_double<autofn::DoubleDouble>(grad, x, n, cutoff, grad_x, grad_n);
+  } else {
+    double grad_x_, grad_n_;
+    scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
+        grad_x_, grad_n_);
+    grad_x = T(grad_x_);
+    grad_n = T(grad_n_);
+  }
 }
 
 }  // namespace autofn_bessel_basis

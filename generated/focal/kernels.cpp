@@ -7,6 +7,16 @@
 
 namespace autofn_focal {
 
+// See kernels_double_double.cpp.
+void focal_forward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
+// See kernels_double_double.cpp.
+void focal_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void focal_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -146,9 +156,10 @@ namespace autofn {
 using namespace autofn_focal;
 
 const Blocks kBlocks[] = {
-    {focal_forward_block<float>, focal_forward_block_16_bits<float>, focal_forward_block<double>},
+    {focal_forward_block<float>, focal_forward_block_16_bits<float>,
+        focal_forward_block_double_double},
     {focal_backward_block<float>, focal_backward_block_16_bits<float>,
-        focal_backward_block<double>},
+        focal_backward_block_double_double},
     {focal_double_backward_block<float>, focal_double_backward_block<float>,
         focal_double_backward_block<double>},
 };

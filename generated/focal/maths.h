@@ -56,6 +56,16 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN double focal_forward_double_double(T input, T target, T alpha, T gamma) {
+  const T v0 = clamped(input, -T(INFINITY), T(4e+18));
+  const T sp0 = autofn::softplus_dd(-v0);
+  const T sp1 = autofn::softplus_dd(v0);
+  const T v1 = autofn::times_exp_dd(sp1 * (T(1) - target) * (alpha - T(1)), -sp0 * gamma);
+  return autofn::rounded(autofn::times_exp_dd(sp0 * alpha * target, -sp1 * gamma) - v1);
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
@@ -72,7 +82,38 @@ AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
 // scalar::focal_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  return T(scalar::focal_forward<double, autofn::in_double<T>(kWay)>(input, target, alpha, gamma));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return focal_forward_double_double<autofn::DoubleDouble>(input, target, alpha, gamma);
+  } else {
+    return T(scalar::focal_forward<double, autofn::in_double<T>(kWay)>(input, target, alpha,
+        gamma));
+  }
+}
+
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void focal_backward_double_double(
+    T grad, T input, T target, T alpha, T gamma, double& grad_input, double& grad_target) {
+  const T v0 = clamped(input, T(-4e+18), T(4e+18));
+  const T v1 = autofn::exp_dd(-(fabs(v0)));
+  const T v2 = gamma * autofn::softplus_dd(-v0);
+  const T v3 = -v2;
+  const T v4 = alpha * target;
+  const T v5 = gamma * autofn::softplus_dd(v0);
+  const T v6 = -v5;
+  const T v7 = autofn::times_exp_dd(target * (v2 * alpha), v6);
+  const T v8 = autofn::times_exp_dd(target, v3) + (autofn::times_exp_dd(alpha, v3) + v7);
+  const T v9 = v8 - autofn::exp_dd(v3) - autofn::times_exp_dd(v4, v3);
+  const T v10 = alpha * v5;
+  const T v11 = autofn::times_exp_dd(v10, v3) + autofn::times_exp_dd(target * v5, v3);
+  const T v12 = autofn::times_exp_dd(v4, v6) + v11 - autofn::times_exp_dd(v5, v3);
+  const T v13 = v12 - autofn::times_exp_dd(target * v10, v3);
+  const T sp0 = autofn::softplus_dd(-input);
+  const T sp1 = autofn::softplus_dd(input);
+  const T v14 = autofn::times_exp_dd(sp1 * (alpha - T(1)), -gamma * sp0);
+  grad_input = autofn::rounded(-grad * choose(v0 < T(0), v13 + v1 * v9, v9 + v1 * v13) / (v1 +
+      T(1)));
+  grad_target = autofn::rounded(grad * (autofn::times_exp_dd(alpha * sp0, -gamma * sp1) + v14));
 }
 
 namespace scalar {
@@ -103,11 +144,16 @@ AUTOFN_FN void focal_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
-  double grad_input_, grad_target_;
-  scalar::focal_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, alpha, gamma,
-      grad_input_, grad_target_);
-  grad_input = T(grad_input_);
-  grad_target = T(grad_target_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    focal_backward_double_double<autofn::DoubleDouble>(grad, input, target, alpha, gamma,
+        grad_input, grad_target);
+  } else {
+    double grad_input_, grad_target_;
+    scalar::focal_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, alpha, gamma,
+        grad_input_, grad_target_);
+    grad_input = T(grad_input_);
+    grad_target = T(grad_target_);
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -482,6 +482,162 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y,
   }
 }
 
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+// exp and its like of double-double numbers, to about 2^-75.
+// From m = exp(x) - 1 that of 2^N x. No loops in what loops over it are to be vectorised.
+template <int N> AUTOFN_FN DoubleDouble expm1_doubled(DoubleDouble m) {
+  if constexpr (N == 0) {
+    return m;
+  } else {
+    return expm1_doubled<N - 1>(m * (m + 2.0));
+  }
+}
+
+// exp(r) - 1 for |r| <= 0.36, by way of r / 16.
+AUTOFN_FN DoubleDouble expm1_of_rest(DoubleDouble r) {
+  const DoubleDouble s = times_power(r, 0.0625);
+  double q = 0x1.ae64567f544e4p-26;
+  q = std::fma(q, s.high, 0x1.27e4fb7789f5cp-22);
+  q = std::fma(q, s.high, 0x1.71de3a556c734p-19);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-16);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-13);
+  q = std::fma(q, s.high, 0x1.6c16c16c16c17p-10);
+  q = std::fma(q, s.high, 0x1.1111111111111p-7);
+  DoubleDouble m = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + s.high * q;
+  m = DoubleDouble(0x1.5555555555555p-3, 0x1.5555555555555p-57) + s * m;
+  return expm1_doubled<4>(s + s * (s * (DoubleDouble(0.5) + s * m)));
+}
+
+// x = n ln 2 + r.
+AUTOFN_FN DoubleDouble rest_of_log2(DoubleDouble x, double n) {
+  const double h = std::fma(n, -0x1.62e42fefa38p-1, x.high);
+  const DoubleDouble low = joined(n * -0x1.ef35793c768p-45, n * 0x1.9ff0342542fc3p-90);
+  return DoubleDouble(h) + x.low + low;
+}
+
+// v (1 + m) 2^n, the factor 2^n in two halves.
+AUTOFN_FN DoubleDouble times_power_of(DoubleDouble p, double n) {
+  const double half = std::floor(0.5 * n);
+  const double a = from_bits(bits(half + 0x1.80000000003ffp+52) << 52);
+  const double b = from_bits(bits((n - half) + 0x1.80000000003ffp+52) << 52);
+  return times_power(times_power(p, a), b);
+}
+
+// v exp(x): 0 where x is very negative, whatever v is.
+AUTOFN_FN DoubleDouble times_exp_dd(DoubleDouble v, DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  DoubleDouble p = times_power_of(v + v * m, n);
+  p = choose(x.high > 1416.0, DoubleDouble(v.high * 0x1p+1023 * 0x1p+1023), p);
+  return choose(x.high < -1416.0, DoubleDouble(0.0), joined(p.high, p.low));
+}
+
+AUTOFN_FN DoubleDouble exp_dd(DoubleDouble x) { return times_exp_dd(1.0, x); }
+
+AUTOFN_FN DoubleDouble expm1_dd(DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  // 2^n m + (2^n - 1)
+  const double power = from_bits(bits((n > 1000.0 ? 1000.0 : n) + 0x1.80000000003ffp+52) << 52);
+  const DoubleDouble near = times_power(m, power) + (DoubleDouble(power) - 1.0);
+  const DoubleDouble p = choose(x.high > 200.0, exp_dd(x), near);
+  return choose(x.high < -200.0, DoubleDouble(-1.0), choose(x.high == 0.0, x, p));
+}
+
 #ifdef __CUDACC__
 // log(u), f = u - 1, to 2^-19 for 16-bit types: near 1 a polynomial of degree 7.
 AUTOFN_FN float quick_log(float u, float f) {
@@ -554,6 +710,52 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   } else {
     return T(1) / d;
   }
+}
+
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
+
+// log and log1p of double-double numbers, to about 2^-75: a logarithm in double, and a step of
+// Newton's.
+// log(1 + f) + e ln 2, 1 + f between sqrt(1/2) and sqrt(2).
+AUTOFN_FN DoubleDouble log_of_parts(DoubleDouble f, double e) {
+  const double y = std::log1p(f.high);
+  // (1 + f) exp(-y) - 1, which is small.
+  const DoubleDouble m = expm1_of_rest(-y);
+  const DoubleDouble w = f + (m + m * f);
+  const DoubleDouble log = DoubleDouble(y) + (w - w * w * 0.5);
+  const DoubleDouble low = joined(e * 0x1.ef35793c768p-45, e * -0x1.9ff0342542fc3p-90);
+  return DoubleDouble(e * 0x1.62e42fefa38p-1) + (log + low);
+}
+
+// log(u), or log(1 + d) for a d between -0.29 and 0.41 where it is given.
+AUTOFN_FN DoubleDouble log_near(DoubleDouble u, DoubleDouble d, bool near) {
+  const double shift = u.high < 0x1p-900 ? 100.0 : (u.high > 0x1p+900 ? -100.0 : 0.0);
+  const DoubleDouble v = times_power(u, shift > 0.0 ? 0x1p+100 : (shift < 0.0 ? 0x1p-100 : 1.0));
+  const std::uint64_t i =
+      (bits(v.high) + (0x3ff0000000000000 - 0x3fe6a09e667f3bcd)) & 0x7ff0000000000000;
+  const DoubleDouble m = times_power(v, from_bits(0x7fe0000000000000 - i));
+  const double e = from_bits(i >> 52 | 0x4330000000000000) - 0x1.00000000003ffp+52;
+  const DoubleDouble f = choose(near, d, DoubleDouble(m.high - 1.0) + m.low);
+  const DoubleDouble log = log_of_parts(f, near ? 0.0 : e - shift);
+  const DoubleDouble odd(u.high == 0.0 ? -INFINITY : (u.high > 0.0 ? u.high : NAN));
+  return choose((u.high > 0.0) & (u.high < INFINITY), log, odd);
+}
+
+AUTOFN_FN DoubleDouble log_dd(DoubleDouble x) { return log_near(x, 0.0, false); }
+
+AUTOFN_FN DoubleDouble log1p_dd(DoubleDouble x) {
+  const bool near = (x.high > -0.29) & (x.high < 0.41);
+  return choose(x.high == 0.0, x, log_near(x + 1.0, x, near));
+}
+
+// log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)), and log(exp(a) + exp(b)).
+AUTOFN_FN DoubleDouble softplus_dd(DoubleDouble x) {
+  return choose(x.high < 0.0, 0.0, x) + log1p_dd(exp_dd(-fabs(x)));
+}
+
+AUTOFN_FN DoubleDouble logaddexp_dd(DoubleDouble a, DoubleDouble b) {
+  const DoubleDouble sum = greater(a, b) + log1p_dd(exp_dd(-fabs(a - b)));
+  return choose(a == b, a + DoubleDouble(0x1.62e42fefa39efp-1, 0x1.abc9e3b39803fp-56), sum);
 }
 
 // v exp(x) from r and t, as exp_reduced.

@@ -32,6 +32,13 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN double gaussian_nll_forward_double_double(T input, T target, T log_var) {
+  const T v0 = T(0.5) * autofn::times_exp_dd(autofn::power<2>(input - target), -log_var);
+  return autofn::rounded(T(0.5) * log_var + v0);
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
@@ -53,8 +60,30 @@ AUTOFN_FN T gaussian_nll_forward_16_bits(T input, T target, T log_var) {
 // gaussian_nll_forward_16_bits.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  return T(scalar::gaussian_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
-      log_var));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return gaussian_nll_forward_double_double<autofn::DoubleDouble>(input, target, log_var);
+  } else {
+    return T(scalar::gaussian_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
+        log_var));
+  }
+}
+
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void gaussian_nll_backward_double_double(
+    T grad, T input, T target, T log_var, double& grad_input, double& grad_target,
+    double& grad_log_var) {
+  const T v0 = input - target;
+  const T v1 = clamped(log_var, T(-4e+18), T(4e+18));
+  const T v2 = -v1;
+  const bool c0 = v1 > T(48);
+  const T v3 = T(0.5) * grad;
+  const T v4 = -v0;
+  const T v5 = autofn::times_exp_dd(v0 * grad, smaller(v2, T(0)));
+  const T v6 = autofn::times_exp_dd(grad * v4, smaller(v2, T(0)));
+  grad_input = autofn::rounded(choose(c0, v5, v3 * autofn::times_exp_dd(T(2) * v0, v2)));
+  grad_target = autofn::rounded(choose(c0, v6, v3 * autofn::times_exp_dd(T(2) * v4, v2)));
+  grad_log_var = autofn::rounded(v3 * (T(1) - autofn::times_exp_dd(autofn::power<2>(v0), v2)));
 }
 
 namespace scalar {
@@ -92,12 +121,17 @@ AUTOFN_FN void gaussian_nll_backward_16_bits(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
-  double grad_input_, grad_target_, grad_log_var_;
-  scalar::gaussian_nll_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, log_var,
-      grad_input_, grad_target_, grad_log_var_);
-  grad_input = T(grad_input_);
-  grad_target = T(grad_target_);
-  grad_log_var = T(grad_log_var_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    gaussian_nll_backward_double_double<autofn::DoubleDouble>(grad, input, target, log_var,
+        grad_input, grad_target, grad_log_var);
+  } else {
+    double grad_input_, grad_target_, grad_log_var_;
+    scalar::gaussian_nll_backward<double, autofn::in_double<T>(kWay)>(grad, input, target, log_var,
+        grad_input_, grad_target_, grad_log_var_);
+    grad_input = T(grad_input_);
+    grad_target = T(grad_target_);
+    grad_log_var = T(grad_log_var_);
+  }
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

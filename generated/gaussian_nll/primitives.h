@@ -245,6 +245,114 @@ AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
 AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
 AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
 
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+// a**N, N > 0, by squaring.
+template <int N> AUTOFN_FN DoubleDouble power(DoubleDouble a) {
+  if constexpr (N == 1) {
+    return a;
+  } else {
+    const DoubleDouble half = power<N / 2>(a);
+    if constexpr (N % 2) return half * half * a;
+    return half * half;
+  }
+}
+
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
+
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
 #ifdef __CUDACC__
@@ -465,6 +573,67 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_exp(T v, T x, R
   } else {
     return autofn::times_exp(v, x, rest...);
   }
+}
+
+// exp and its like of double-double numbers, to about 2^-75.
+// From m = exp(x) - 1 that of 2^N x. No loops in what loops over it are to be vectorised.
+template <int N> AUTOFN_FN DoubleDouble expm1_doubled(DoubleDouble m) {
+  if constexpr (N == 0) {
+    return m;
+  } else {
+    return expm1_doubled<N - 1>(m * (m + 2.0));
+  }
+}
+
+// exp(r) - 1 for |r| <= 0.36, by way of r / 16.
+AUTOFN_FN DoubleDouble expm1_of_rest(DoubleDouble r) {
+  const DoubleDouble s = times_power(r, 0.0625);
+  double q = 0x1.ae64567f544e4p-26;
+  q = std::fma(q, s.high, 0x1.27e4fb7789f5cp-22);
+  q = std::fma(q, s.high, 0x1.71de3a556c734p-19);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-16);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-13);
+  q = std::fma(q, s.high, 0x1.6c16c16c16c17p-10);
+  q = std::fma(q, s.high, 0x1.1111111111111p-7);
+  DoubleDouble m = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + s.high * q;
+  m = DoubleDouble(0x1.5555555555555p-3, 0x1.5555555555555p-57) + s * m;
+  return expm1_doubled<4>(s + s * (s * (DoubleDouble(0.5) + s * m)));
+}
+
+// x = n ln 2 + r.
+AUTOFN_FN DoubleDouble rest_of_log2(DoubleDouble x, double n) {
+  const double h = std::fma(n, -0x1.62e42fefa38p-1, x.high);
+  const DoubleDouble low = joined(n * -0x1.ef35793c768p-45, n * 0x1.9ff0342542fc3p-90);
+  return DoubleDouble(h) + x.low + low;
+}
+
+// v (1 + m) 2^n, the factor 2^n in two halves.
+AUTOFN_FN DoubleDouble times_power_of(DoubleDouble p, double n) {
+  const double half = std::floor(0.5 * n);
+  const double a = from_bits(bits(half + 0x1.80000000003ffp+52) << 52);
+  const double b = from_bits(bits((n - half) + 0x1.80000000003ffp+52) << 52);
+  return times_power(times_power(p, a), b);
+}
+
+// v exp(x): 0 where x is very negative, whatever v is.
+AUTOFN_FN DoubleDouble times_exp_dd(DoubleDouble v, DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  DoubleDouble p = times_power_of(v + v * m, n);
+  p = choose(x.high > 1416.0, DoubleDouble(v.high * 0x1p+1023 * 0x1p+1023), p);
+  return choose(x.high < -1416.0, DoubleDouble(0.0), joined(p.high, p.low));
+}
+
+AUTOFN_FN DoubleDouble exp_dd(DoubleDouble x) { return times_exp_dd(1.0, x); }
+
+AUTOFN_FN DoubleDouble expm1_dd(DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  // 2^n m + (2^n - 1)
+  const double power = from_bits(bits((n > 1000.0 ? 1000.0 : n) + 0x1.80000000003ffp+52) << 52);
+  const DoubleDouble near = times_power(m, power) + (DoubleDouble(power) - 1.0);
+  const DoubleDouble p = choose(x.high > 200.0, exp_dd(x), near);
+  return choose(x.high < -200.0, DoubleDouble(-1.0), choose(x.high == 0.0, x, p));
 }
 
 }  // namespace autofn

@@ -7,6 +7,11 @@
 
 namespace autofn_laplace_nll {
 
+// See kernels_double_double.cpp.
+void laplace_nll_forward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void laplace_nll_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -155,7 +160,7 @@ using namespace autofn_laplace_nll;
 
 const Blocks kBlocks[] = {
     {laplace_nll_forward_block<float>, laplace_nll_forward_block_16_bits<float>,
-        laplace_nll_forward_block<double>},
+        laplace_nll_forward_block_double_double},
     {laplace_nll_backward_block<float>, laplace_nll_backward_block_16_bits<float>,
         laplace_nll_backward_block<double>},
     {laplace_nll_double_backward_block<float>, laplace_nll_double_backward_block<float>,

@@ -28,6 +28,12 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN double laplace_nll_forward_double_double(T input, T target, T log_scale) {
+  return autofn::rounded(log_scale + autofn::times_exp_dd(fabs(input - target), -log_scale));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
@@ -39,8 +45,12 @@ AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
 // scalar::laplace_nll_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
-  return T(scalar::laplace_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
-      log_scale));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return laplace_nll_forward_double_double<autofn::DoubleDouble>(input, target, log_scale);
+  } else {
+    return T(scalar::laplace_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
+        log_scale));
+  }
 }
 
 namespace scalar {

@@ -7,6 +7,11 @@
 
 namespace autofn_lennard_jones {
 
+// See kernels_double_double.cpp.
+void lennard_jones_forward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void lennard_jones_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -127,7 +132,7 @@ using namespace autofn_lennard_jones;
 
 const Blocks kBlocks[] = {
     {lennard_jones_forward_block<float>, lennard_jones_forward_block_16_bits<float>,
-        lennard_jones_forward_block<double>},
+        lennard_jones_forward_block_double_double},
     {lennard_jones_backward_block<float>, lennard_jones_backward_block<float>,
         lennard_jones_backward_block<double>},
     {lennard_jones_double_backward_block<float>, lennard_jones_double_backward_block<float>,

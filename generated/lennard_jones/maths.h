@@ -29,6 +29,16 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN double lennard_jones_forward_double_double(T x, T epsilon, T sigma) {
+  const T v0 = T(1) / x;
+  const T v1 = autofn::power<6>(v0) * autofn::power<6>(sigma);
+  const T v2 = T(4) * epsilon;
+  const T v3 = v2 * (autofn::power<12>(v0) * autofn::power<12>(sigma) - v1);
+  return autofn::rounded(choose(x > T(1073741824), -v1 * v2, v3));
+}
+
 namespace scalar {
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
   const T v0 = T(1) / x;
@@ -41,9 +51,7 @@ template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma)
 // scalar::lennard_jones_forward.
 template <typename T> AUTOFN_FN T lennard_jones_forward(T x, T epsilon, T sigma) {
   if constexpr (sizeof(T) == sizeof(double)) {
-    // Other terms cancel, or are magnified, in float64.
-    const T v0 = powi<12>(sigma) / powi<12>(x) - powi<6>(sigma) / powi<6>(x);
-    return T(4) * epsilon * v0;
+    return lennard_jones_forward_double_double<autofn::DoubleDouble>(x, epsilon, sigma);
   } else {
     return T(scalar::lennard_jones_forward<double>(x, epsilon, sigma));
   }

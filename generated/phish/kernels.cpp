@@ -7,6 +7,11 @@
 
 namespace autofn_phish {
 
+// See kernels_double_double.cpp.
+void phish_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void phish_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -178,7 +183,7 @@ const Blocks kBlocks[] = {
     {phish_backward_block<float>, phish_backward_block_16_bits<float>,
         phish_backward_block<double>},
     {phish_double_backward_block<float>, phish_double_backward_block_16_bits<float>,
-        phish_double_backward_block<double>},
+        phish_double_backward_block_double_double},
 };
 
 }  // namespace autofn

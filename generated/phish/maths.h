@@ -95,6 +95,44 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backwa
   return T(scalar::phish_backward<double>(grad, x));
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void phish_double_backward_double_double(
+    T grad, T d_x, T x, double& grad_grad, double& grad_x) {
+  const T v0 = clamped(x, T(-64), T(64));
+  const T v1 = autofn::power<2>(v0);
+  const T v2 = T(0.5) * v1;
+  const T v3 = autofn::exp_dd(-(fabs(v2)));
+  const T v4 = autofn::times_normcdf_dd(v0, v0);
+  const T v5 = T(0.7978845608028654, -4.98465440455546e-17) * v1;
+  const T v6 = autofn::times_normcdf_dd(autofn::times_sech2_dd(T(2) * v0, v4), v0);
+  const T v7 = v6 + T(2) * autofn::tanh_dd(v4);
+  const T v8 = T(0.5) * d_x;
+  const T v9 = clamped(x, T(-64), T(1024));
+  const T v10 = autofn::power<2>(v9);
+  const T v11 = T(0.5) * v10;
+  const T v12 = autofn::exp_dd(-(fabs(v11)));
+  const T v13 = autofn::power<3>(v9);
+  const T cdf0 = autofn::normcdf_dd(v9);
+  const T v14 = autofn::times_normcdf_dd(v9, v9);
+  const T t0 = autofn::tanh_dd(v14);
+  const T v15 = t0 * (T(0.6366197723675814, -3.935735335036497e-17) * v13);
+  const T v16 = T(4) * v9;
+  const T v17 = v16 * (t0 * autofn::power<2>(cdf0)) - T(4) * cdf0;
+  const T v18 = t0 * (T(3.1915382432114616, -1.993861761822184e-16) * v10);
+  const T v19 = T(0.7978845608028654, -4.98465440455546e-17) * v13;
+  const T v20 = T(0.7978845608028654, -4.98465440455546e-17) * v16;
+  const T v21 = autofn::times_normcdf_dd(v18, v9) + v19 - v20;
+  const T v22 = autofn::times_sech2_dd(v5, v4) + v3 * v7;
+  const bool c0 = v2 < T(0);
+  const T v23 = v8 * choose(c0, v22, v7 + autofn::times_sech2_dd(v3 * v5, v4));
+  const bool c1 = v11 < T(0);
+  const T v24 = choose(c1, v15 + v12 * (v21 + v12 * v17), v17 + v12 * (v21 + v12 * v15));
+  const T v25 = -v8 * grad * v24 / autofn::power<2>(choose(c1, v12, T(1)));
+  grad_grad = autofn::rounded(v23 / choose(c0, v3, T(1)));
+  grad_x = autofn::rounded(autofn::times_sech2_dd(v25, v14));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
@@ -120,11 +158,15 @@ AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x
 // scalar::phish_double_backward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  double grad_grad_, grad_x_;
-  scalar::phish_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, x, grad_grad_,
-      grad_x_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    phish_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, x, grad_grad, grad_x);
+  } else {
+    double grad_grad_, grad_x_;
+    scalar::phish_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, x, grad_grad_,
+        grad_x_);
+    grad_grad = T(grad_grad_);
+    grad_x = T(grad_x_);
+  }
 }
 
 }  // namespace autofn_phish

@@ -482,6 +482,162 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y,
   }
 }
 
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+// exp and its like of double-double numbers, to about 2^-75.
+// From m = exp(x) - 1 that of 2^N x. No loops in what loops over it are to be vectorised.
+template <int N> AUTOFN_FN DoubleDouble expm1_doubled(DoubleDouble m) {
+  if constexpr (N == 0) {
+    return m;
+  } else {
+    return expm1_doubled<N - 1>(m * (m + 2.0));
+  }
+}
+
+// exp(r) - 1 for |r| <= 0.36, by way of r / 16.
+AUTOFN_FN DoubleDouble expm1_of_rest(DoubleDouble r) {
+  const DoubleDouble s = times_power(r, 0.0625);
+  double q = 0x1.ae64567f544e4p-26;
+  q = std::fma(q, s.high, 0x1.27e4fb7789f5cp-22);
+  q = std::fma(q, s.high, 0x1.71de3a556c734p-19);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-16);
+  q = std::fma(q, s.high, 0x1.a01a01a01a01ap-13);
+  q = std::fma(q, s.high, 0x1.6c16c16c16c17p-10);
+  q = std::fma(q, s.high, 0x1.1111111111111p-7);
+  DoubleDouble m = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + s.high * q;
+  m = DoubleDouble(0x1.5555555555555p-3, 0x1.5555555555555p-57) + s * m;
+  return expm1_doubled<4>(s + s * (s * (DoubleDouble(0.5) + s * m)));
+}
+
+// x = n ln 2 + r.
+AUTOFN_FN DoubleDouble rest_of_log2(DoubleDouble x, double n) {
+  const double h = std::fma(n, -0x1.62e42fefa38p-1, x.high);
+  const DoubleDouble low = joined(n * -0x1.ef35793c768p-45, n * 0x1.9ff0342542fc3p-90);
+  return DoubleDouble(h) + x.low + low;
+}
+
+// v (1 + m) 2^n, the factor 2^n in two halves.
+AUTOFN_FN DoubleDouble times_power_of(DoubleDouble p, double n) {
+  const double half = std::floor(0.5 * n);
+  const double a = from_bits(bits(half + 0x1.80000000003ffp+52) << 52);
+  const double b = from_bits(bits((n - half) + 0x1.80000000003ffp+52) << 52);
+  return times_power(times_power(p, a), b);
+}
+
+// v exp(x): 0 where x is very negative, whatever v is.
+AUTOFN_FN DoubleDouble times_exp_dd(DoubleDouble v, DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  DoubleDouble p = times_power_of(v + v * m, n);
+  p = choose(x.high > 1416.0, DoubleDouble(v.high * 0x1p+1023 * 0x1p+1023), p);
+  return choose(x.high < -1416.0, DoubleDouble(0.0), joined(p.high, p.low));
+}
+
+AUTOFN_FN DoubleDouble exp_dd(DoubleDouble x) { return times_exp_dd(1.0, x); }
+
+AUTOFN_FN DoubleDouble expm1_dd(DoubleDouble x) {
+  const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
+  const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
+  // 2^n m + (2^n - 1)
+  const double power = from_bits(bits((n > 1000.0 ? 1000.0 : n) + 0x1.80000000003ffp+52) << 52);
+  const DoubleDouble near = times_power(m, power) + (DoubleDouble(power) - 1.0);
+  const DoubleDouble p = choose(x.high > 200.0, exp_dd(x), near);
+  return choose(x.high < -200.0, DoubleDouble(-1.0), choose(x.high == 0.0, x, p));
+}
+
 // v times the standard normal distribution function, rounded to a subnormal number once: an odd
 // polynomial about 1/2 for |x| < 1. For the lower tail exp(-x^2 / 2) g(w), w = (y - 5) / (y + 5),
 // y = |x|, at most 19, where the exponential is 0; with g multiplied by exp(r) - 1 and added, two
@@ -597,6 +753,101 @@ template <Way kWay, typename T> AUTOFN_FN T normcdf(T x, T rest) {
   return times_normcdf<kWay>(T(1), x, rest);
 }
 
+// erf, erfc and the normal distribution of double-double numbers, to about 2^-73.
+// erfc(y) / exp(-y^2) for 0 <= y <= 27.5: w p(v), w = 1 / (y + 4), v from w between -1 and 1, p the
+// Chebyshev interpolant of degree 31.
+AUTOFN_FN DoubleDouble erfc_factor(DoubleDouble y) {
+  const DoubleDouble w = DoubleDouble(1.0) / (y + 4.0);
+  const DoubleDouble v = w * -0x1.253c8253c8254p+3 - -0x1.4a7904a7904a8p+0;
+  double t = 0x1.728e3bb783afdp-48;
+  t = std::fma(t, v.high, -0x1.ef2748efba91fp-49);
+  t = std::fma(t, v.high, -0x1.71eed0e80fce2p-44);
+  t = std::fma(t, v.high, 0x1.12cc370f66acbp-46);
+  t = std::fma(t, v.high, 0x1.b6086e7bf4279p-41);
+  t = std::fma(t, v.high, 0x1.61eff89d5771cp-42);
+  t = std::fma(t, v.high, -0x1.ad9b88b9184cep-38);
+  t = std::fma(t, v.high, -0x1.bfdbdbc19283bp-38);
+  t = std::fma(t, v.high, 0x1.942bed019d091p-35);
+  t = std::fma(t, v.high, 0x1.4a967baf2ef91p-34);
+  t = std::fma(t, v.high, -0x1.8e7331c4af2fbp-32);
+  t = std::fma(t, v.high, -0x1.94567fbea2cbep-31);
+  t = std::fma(t, v.high, 0x1.b69bd7ea796a6p-29);
+  t = std::fma(t, v.high, 0x1.b717b96fc8219p-28);
+  t = std::fma(t, v.high, -0x1.150cc950d0ceap-25);
+  t = std::fma(t, v.high, -0x1.82fbd4708e3cep-25);
+  DoubleDouble s = t;
+  s = s * v + DoubleDouble(0x1.85559b42c13ddp-22, -0x1.0fb125ae9036cp-76);
+  s = s * v + DoubleDouble(0x1.5d4aa17f93006p-24, -0x1.a519abd14e08fp-78);
+  s = s * v + DoubleDouble(-0x1.12862574bfe7bp-18, -0x1.4aada74f20b49p-72);
+  s = s * v + DoubleDouble(0x1.adf29d3b072c0p-18, 0x1.7f43f96cc34c2p-72);
+  s = s * v + DoubleDouble(0x1.2556962a5f1dap-15, 0x1.461626ffe1a69p-71);
+  s = s * v + DoubleDouble(-0x1.762f1dd07a28cp-13, -0x1.036165e97eb72p-67);
+  s = s * v + DoubleDouble(0x1.16f4f21c88bcdp-13, -0x1.4f037dbe7bd24p-69);
+  s = s * v + DoubleDouble(0x1.0b4a4bda5ab3ap-9, 0x1.114d767a4ddd7p-65);
+  s = s * v + DoubleDouble(-0x1.9d1284b891e56p-7, 0x1.775d640f84272p-62);
+  s = s * v + DoubleDouble(0x1.741db1924d9c3p-5, -0x1.caec751568fe4p-60);
+  s = s * v + DoubleDouble(-0x1.f6585283874b9p-4, -0x1.485f42a338570p-59);
+  s = s * v + DoubleDouble(0x1.12b24b886ec26p-2, 0x1.ce71b9370884dp-57);
+  s = s * v + DoubleDouble(-0x1.f86dca2f3841fp-2, 0x1.19033f23bd8a8p-57);
+  s = s * v + DoubleDouble(0x1.8c21a8a7dfecap-1, -0x1.90c79b76478c6p-55);
+  s = s * v + DoubleDouble(-0x1.0ca5303c0b8ccp+0, 0x1.2a421a38555eap-55);
+  s = s * v + DoubleDouble(0x1.3bd1c1b02e1a8p+0, -0x1.753de3cf088dcp-57);
+  return w * s;
+}
+
+// v erfc(x), rounded to a subnormal number once.
+AUTOFN_FN DoubleDouble times_erfc(DoubleDouble v, DoubleDouble x) {
+  const DoubleDouble size = fabs(x), y = choose(size.high > 27.5, 27.5, size);
+  const DoubleDouble tail = times_exp_dd(v * erfc_factor(y), -(size * size));
+  return choose(x.high < 0.0, v * 2.0 - tail, tail);
+}
+
+AUTOFN_FN DoubleDouble erfc_dd(DoubleDouble x) { return times_erfc(1.0, x); }
+
+AUTOFN_FN DoubleDouble erf_dd(DoubleDouble x) {
+  const DoubleDouble z = x * x;
+  double t = 0x1.5f7919bc67b8cp-58;
+  t = std::fma(t, z.high, -0x1.a2007af3447f6p-54);
+  t = std::fma(t, z.high, 0x1.d70b3537f4765p-50);
+  t = std::fma(t, z.high, -0x1.f56f071a885cfp-46);
+  t = std::fma(t, z.high, 0x1.f683ae4a97007p-42);
+  t = std::fma(t, z.high, -0x1.d8453cb0c46eap-38);
+  t = std::fma(t, z.high, 0x1.9e6ad5e55a730p-34);
+  t = std::fma(t, z.high, -0x1.51d7181c5d36dp-30);
+  t = std::fma(t, z.high, 0x1.fcc5720624c1cp-27);
+  t = std::fma(t, z.high, -0x1.5f742ec43e71ap-23);
+  DoubleDouble s = t;
+  s = s * z + DoubleDouble(0x1.b9e6c9dc651a3p-20, -0x1.fe08d49bd93ddp-74);
+  s = s * z + DoubleDouble(-0x1.f4d25c3e0c2ebp-17, -0x1.79b1b9b5c586cp-71);
+  s = s * z + DoubleDouble(0x1.f9a326f9b89b7p-14, 0x1.e9a2341c71459p-68);
+  s = s * z + DoubleDouble(-0x1.c02db40040b86p-11, 0x1.d9a497a0f8b0ep-65);
+  s = s * z + DoubleDouble(0x1.565bcd0e6a53fp-8, -0x1.a73e0832f7e39p-64);
+  s = s * z + DoubleDouble(-0x1.b82ce31288b51p-6, 0x1.1015978e7ac92p-61);
+  s = s * z + DoubleDouble(0x1.ce2f21a042be2p-4, -0x1.2871bc5e00766p-58);
+  s = s * z + DoubleDouble(-0x1.812746b0379e7p-2, 0x1.ee12e49cab700p-57);
+  s = s * z + DoubleDouble(0x1.20dd750429b6dp+0, 0x1.1ae3a914fed80p-56);
+  const DoubleDouble far = signed_as(DoubleDouble(1.0) - erfc_dd(fabs(x)), x);
+  return choose(std::fabs(x.high) < 0.5, x * s, far);
+}
+
+// v times the distribution function at x.
+AUTOFN_FN DoubleDouble times_normcdf_dd(DoubleDouble v, DoubleDouble x) {
+  return times_erfc(v * 0.5, x * DoubleDouble(-0x1.6a09e667f3bcdp-1, 0x1.bdd3413b26456p-55));
+}
+
+AUTOFN_FN DoubleDouble normcdf_dd(DoubleDouble x) { return times_normcdf_dd(1.0, x); }
+
+// a**N, N > 0, by squaring.
+template <int N> AUTOFN_FN DoubleDouble power(DoubleDouble a) {
+  if constexpr (N == 1) {
+    return a;
+  } else {
+    const DoubleDouble half = power<N / 2>(a);
+    if constexpr (N % 2) return half * half * a;
+    return half * half;
+  }
+}
+
 // 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
 template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
@@ -608,6 +859,8 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
     return T(1) / d;
   }
 }
+
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
 
 // tanh(x): an odd polynomial below 1, else 1 - 2 / (exp(2 |x|) + 1), with the sum in the
 // denominator as 2^n (exp(r) - 1) + (2^n + 1). At most 0.95 ULP over every float32
@@ -648,6 +901,31 @@ AUTOFN_FN float tanh(float x) {
 }
 
 AUTOFN_FN double tanh(double x) { return std::tanh(x); }
+
+// Hyperbolic functions by way of exp(x) - 1.
+AUTOFN_FN DoubleDouble tanh_dd(DoubleDouble x) {
+  const DoubleDouble m = expm1_dd(fabs(x) * -2.0);
+  return choose(x.high == 0.0, x, signed_as(-m / (m + 2.0), x));
+}
+
+// 1 / cosh(x)**2, and times v, which is rounded to a subnormal number once.
+AUTOFN_FN DoubleDouble times_sech2_dd(DoubleDouble v, DoubleDouble x) {
+  const DoubleDouble y = fabs(x) * -2.0, d = exp_dd(y) + 1.0;
+  return times_exp_dd(v * 4.0 / (d * d), y);
+}
+
+AUTOFN_FN DoubleDouble sech2_dd(DoubleDouble x) { return times_sech2_dd(1.0, x); }
+
+AUTOFN_FN DoubleDouble sinh_dd(DoubleDouble x) {
+  const DoubleDouble size = fabs(x), m = expm1_dd(size);
+  const DoubleDouble near = (m + m / (m + 1.0)) * 0.5;
+  return signed_as(choose(size.high > 50.0, times_exp_dd(0.5, size), near), x);
+}
+
+AUTOFN_FN DoubleDouble cosh_dd(DoubleDouble x) {
+  const DoubleDouble size = fabs(x);
+  return times_exp_dd(0.5, size) + times_exp_dd(0.5, -size);
+}
 
 // v exp(x) from r and t, as exp_reduced.
 AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {

@@ -7,6 +7,11 @@
 
 namespace autofn_quadratic {
 
+// See kernels_double_double.cpp.
+void quadratic_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void quadratic_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -72,7 +77,7 @@ const Blocks kBlocks[] = {
     {quadratic_backward_block<float>, quadratic_backward_block<float>,
         quadratic_backward_block<double>},
     {quadratic_double_backward_block<float>, quadratic_double_backward_block<float>,
-        quadratic_double_backward_block<double>},
+        quadratic_double_backward_block_double_double},
 };
 
 }  // namespace autofn

@@ -29,6 +29,20 @@ template <typename T> AUTOFN_FN void quadratic_backward(T grad, T x, T y, T& gra
   grad_y = v0;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void quadratic_double_backward_double_double(
+    T grad, T d_x, T d_y, T x, T y, double& grad_grad, double& grad_x, double& grad_y) {
+  const T v0 = T(20) * x + T(20) * y;
+  const T v1 = T(20) * grad;
+  const T v2 = v1 * d_x;
+  const T v3 = v1 * d_y;
+  const T v4 = choose((d_x) == T(0), T(0), v0 * d_x);
+  grad_grad = autofn::rounded(v4 + choose((d_y) == T(0), T(0), v0 * d_y));
+  grad_x = autofn::rounded(choose((d_x) == T(0), T(0), v2) + choose((d_y) == T(0), T(0), v3));
+  grad_y = autofn::rounded(choose((d_x) == T(0), T(0), v2) + choose((d_y) == T(0), T(0), v3));
+}
+
 namespace scalar {
 template <typename T>
 AUTOFN_FN void quadratic_double_backward(
@@ -47,11 +61,16 @@ AUTOFN_FN void quadratic_double_backward(
 template <typename T>
 AUTOFN_FN void quadratic_double_backward(
     T grad, T d_x, T d_y, T x, T y, T& grad_grad, T& grad_x, T& grad_y) {
-  double grad_grad_, grad_x_, grad_y_;
-  scalar::quadratic_double_backward<double>(grad, d_x, d_y, x, y, grad_grad_, grad_x_, grad_y_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
-  grad_y = T(grad_y_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    quadratic_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, d_y, x, y, grad_grad,
+        grad_x, grad_y);
+  } else {
+    double grad_grad_, grad_x_, grad_y_;
+    scalar::quadratic_double_backward<double>(grad, d_x, d_y, x, y, grad_grad_, grad_x_, grad_y_);
+    grad_grad = T(grad_grad_);
+    grad_x = T(grad_x_);
+    grad_y = T(grad_y_);
+  }
 }
 
 }  // namespace autofn_quadratic

@@ -61,6 +61,29 @@ AUTOFN_FN void quadratic_terms_backward(
   grad_y = std::fabs(v12) < T(8.507059173023462e+37) ? v18 : v12;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void quadratic_terms_double_backward_double_double(
+    T grad_z, T grad_xx, T grad_yy, T grad_xy, T d_x, T d_y, T x, T y, double& grad_grad_z,
+    double& grad_grad_xx, double& grad_grad_yy, double& grad_grad_xy, double& grad_x,
+    double& grad_y) {
+  const T v0 = T(20) * x + T(20) * y;
+  const T v1 = T(2) * d_x;
+  const T v2 = T(2) * d_y;
+  const T v3 = T(10) * grad_z;
+  const T v4 = grad_xy + T(20) * grad_z;
+  const T v5 = choose((d_x) == T(0), T(0), v0 * d_x);
+  const T v6 = choose((d_x) == T(0), T(0), v1 * (v3 + grad_xx));
+  const T v7 = choose((d_y) == T(0), T(0), v2 * (v3 + grad_yy));
+  grad_grad_z = autofn::rounded(v5 + choose((d_y) == T(0), T(0), v0 * d_y));
+  grad_grad_xx = autofn::rounded(choose((d_x) == T(0), T(0), x * v1));
+  grad_grad_yy = autofn::rounded(choose((d_y) == T(0), T(0), y * v2));
+  grad_grad_xy = autofn::rounded(choose((d_x) == T(0), T(0), y * d_x) + choose((d_y) == T(0), T(0),
+      x * d_y));
+  grad_x = autofn::rounded(v6 + choose((d_y) == T(0), T(0), d_y * v4));
+  grad_y = autofn::rounded(choose((d_x) == T(0), T(0), d_x * v4) + v7);
+}
+
 namespace scalar {
 template <typename T>
 AUTOFN_FN void quadratic_terms_double_backward(
@@ -85,15 +108,21 @@ template <typename T>
 AUTOFN_FN void quadratic_terms_double_backward(
     T grad_z, T grad_xx, T grad_yy, T grad_xy, T d_x, T d_y, T x, T y, T& grad_grad_z,
     T& grad_grad_xx, T& grad_grad_yy, T& grad_grad_xy, T& grad_x, T& grad_y) {
-  double grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_;
-  scalar::quadratic_terms_double_backward<double>(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x, y,
-      grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_);
-  grad_grad_z = T(grad_grad_z_);
-  grad_grad_xx = T(grad_grad_xx_);
-  grad_grad_yy = T(grad_grad_yy_);
-  grad_grad_xy = T(grad_grad_xy_);
-  grad_x = T(grad_x_);
-  grad_y = T(grad_y_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    quadratic_terms_double_backward_double_double<autofn::DoubleDouble>(grad_z, grad_xx, grad_yy,
+        grad_xy, d_x, d_y, x, y, grad_grad_z, grad_grad_xx, grad_grad_yy, grad_grad_xy, grad_x,
+        grad_y);
+  } else {
+    double grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_;
+    scalar::quadratic_terms_double_backward<double>(grad_z, grad_xx, grad_yy, grad_xy, d_x, d_y, x,
+        y,       grad_grad_z_, grad_grad_xx_, grad_grad_yy_, grad_grad_xy_, grad_x_, grad_y_);
+    grad_grad_z = T(grad_grad_z_);
+    grad_grad_xx = T(grad_grad_xx_);
+    grad_grad_yy = T(grad_grad_yy_);
+    grad_grad_xy = T(grad_grad_xy_);
+    grad_x = T(grad_x_);
+    grad_y = T(grad_y_);
+  }
 }
 
 }  // namespace autofn_quadratic_terms

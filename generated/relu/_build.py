@@ -146,7 +146,7 @@ def build(device, target, out, namespace, sources, objects=None):
             binding += ["-DUSE_CUDA", "-DAUTOFN_CUDA"]
         shared.append([*binding, "-c", "binding.cpp"])
         ops = [*cxx, *_COMMON, *defines, "-c", "ops.cpp"]
-        compiles = {made / "kernels.o": kernels, made / "ops.o": ops}
+        compiles = {made / "ops.o": ops, **{made / f"{each[-1]}.o": each for each in kernels}}
         for command in shared:
             name = f"{command[-1]}.o" if objects is None else f"{_of_all(command)}.o"
             compiles[(objects or made) / name] = command
@@ -182,7 +182,10 @@ def _for_cpu(cxx, target, known):
     vectors = [*cxx, *_COMMON, *_VECTORS, *flags, "-c"]
     # cpu.cpp moves memory and computes little: -O3 would take twice as long over it.
     loops = [*vectors, "-O2", "-ftree-vectorize", "cpu.cpp"]
-    return [*vectors, "-O3", "kernels.cpp"], [loops], [*cxx, "-shared"]
+    kernels = [[*vectors, "-O3", "kernels.cpp"]]
+    for path in _HERE.glob("kernels_*.cpp"):  # long programs
+        kernels.append([*vectors, "-O1", "-ftree-vectorize", path.name])
+    return kernels, [loops], [*cxx, "-shared"]
 
 
 def _for_cuda(cxx, target, made):
@@ -195,7 +198,7 @@ def _for_cuda(cxx, target, made):
     _run([*cxx, "-shared", "-xc++", os.devnull, f"-Wl,-soname,{stub.name}", "-o", stub])
     linker = ["--exclude-libs=ALL", "--no-as-needed", stub]
     kernels = [nvcc(), *_CUDA, *host, *codes, "-c", "kernels.cu"]
-    return kernels, [], [nvcc(), "-shared", *host, *(f"-Xlinker={each}" for each in linker)]
+    return [kernels], [], [nvcc(), "-shared", *host, *(f"-Xlinker={each}" for each in linker)]
 
 
 def _known(cxx, made):

@@ -7,6 +7,11 @@
 
 namespace autofn_serf {
 
+// See kernels_double_double.cpp.
+void serf_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void serf_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -137,7 +142,7 @@ const Blocks kBlocks[] = {
     {serf_forward_block<float>, serf_forward_block<float>, serf_forward_block<double>},
     {serf_backward_block<float>, serf_backward_block<float>, serf_backward_block<double>},
     {serf_double_backward_block<float>, serf_double_backward_block_16_bits<float>,
-        serf_double_backward_block<double>},
+        serf_double_backward_block_double_double},
 };
 
 }  // namespace autofn

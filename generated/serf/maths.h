@@ -89,6 +89,28 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_backwar
   return std::fabs(v0) < T(0.875) ? v0 * grad * v8 : v9;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void serf_double_backward_double_double(
+    T grad, T d_x, T x, double& grad_grad, double& grad_x) {
+  const T v0 = clamped(x, T(-1024), T(16));
+  const T v1 = autofn::exp_dd(-(fabs(v0)));
+  const T sp0 = autofn::softplus_dd(v0);
+  const T v2 = autofn::erf_dd(sp0);
+  const T v3 = T(1.1283791670955126, 1.533545961316588e-17) * v0;
+  const T v4 = v2 + autofn::times_exp_dd(v3, (sp0) * (T(-1) * sp0));
+  const T v5 = clamped(x, T(-1024), T(64));
+  const T v6 = autofn::exp_dd(-(fabs(v5)));
+  const T sp1 = autofn::softplus_dd(v5);
+  const T v7 = sp1 * (T(2) * v5) - T(2);
+  const T v8 = v5 + T(2);
+  const T v9 = T(1.1283791670955126, 1.533545961316588e-17) * d_x * grad;
+  const T v10 = v9 * choose(v5 < T(0), v6 * v7 - v8, v7 - v6 * v8);
+  const T v11 = autofn::times_exp_dd(-v10 / autofn::power<2>(v6 + T(1)), smaller(v5, T(0)));
+  grad_grad = autofn::rounded(d_x * choose(v0 < T(0), v2 + v1 * v4, v4 + v1 * v2) / (v1 + T(1)));
+  grad_x = autofn::rounded(autofn::times_exp_dd(v11, (sp1) * (T(-1) * sp1)));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
@@ -110,12 +132,16 @@ AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x)
 // first. 16-bit types do with scalar::serf_double_backward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  scalar::serf_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
-  if (doubt_or_zero(grad_grad) + doubt_or_zero(grad_x) == T(0)) return;
-  double grad_grad_, grad_x_;
-  scalar::serf_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
-  grad_grad = doubt_or_zero(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt_or_zero(grad_x) == T(0) ? grad_x : T(grad_x_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    serf_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, x, grad_grad, grad_x);
+  } else {
+    scalar::serf_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
+    if (doubt_or_zero(grad_grad) + doubt_or_zero(grad_x) == T(0)) return;
+    double grad_grad_, grad_x_;
+    scalar::serf_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
+    grad_grad = doubt_or_zero(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+    grad_x = doubt_or_zero(grad_x) == T(0) ? grad_x : T(grad_x_);
+  }
 }
 
 }  // namespace autofn_serf

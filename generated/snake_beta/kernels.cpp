@@ -7,6 +7,11 @@
 
 namespace autofn_snake_beta {
 
+// See kernels_double_double.cpp.
+void snake_beta_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void snake_beta_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -256,7 +261,7 @@ const Blocks kBlocks[] = {
     {snake_beta_forward_block<float>, snake_beta_forward_block<float>,
         snake_beta_forward_block<double>},
     {snake_beta_backward_block<float>, snake_beta_backward_block_16_bits<float>,
-        snake_beta_backward_block<double>},
+        snake_beta_backward_block_double_double},
     {snake_beta_double_backward_block<float>, snake_beta_double_backward_block<float>,
         snake_beta_double_backward_block<double>},
 };

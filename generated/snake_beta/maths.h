@@ -53,6 +53,20 @@ AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
   return x + v0 / (autofn::exp<kWay>(beta) + T(1e-09));
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void snake_beta_backward_double_double(
+    T grad, T x, T alpha, T beta, double& grad_x, double& grad_alpha, double& grad_beta) {
+  const T v0 = autofn::exp_dd(beta) + T(1e-09);
+  const T v1 = T(1) / v0;
+  const T v2 = autofn::times_exp_dd(x, alpha);
+  const T sn0 = autofn::sin_dd(T(2) * v2);
+  const T v3 = grad * autofn::times_exp_dd(autofn::power<2>(autofn::sin_dd(v2)), beta);
+  grad_x = autofn::rounded(grad * (v1 * autofn::times_exp_dd(sn0, alpha) + T(1)));
+  grad_alpha = autofn::rounded(grad * (sn0 * (v1 * v2)));
+  grad_beta = autofn::rounded(-v3 / autofn::power<2>(v0));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
@@ -84,11 +98,17 @@ AUTOFN_FN void snake_beta_backward_16_bits(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  double grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_, grad_beta_);
-  grad_x = T(grad_x_);
-  grad_alpha = T(grad_alpha_);
-  grad_beta = T(grad_beta_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    snake_beta_backward_double_double<autofn::DoubleDouble>(grad, x, alpha, beta, grad_x,
+        grad_alpha, grad_beta);
+  } else {
+    double grad_x_, grad_alpha_, grad_beta_;
+    scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_,
+        grad_beta_);
+    grad_x = T(grad_x_);
+    grad_alpha = T(grad_alpha_);
+    grad_beta = T(grad_beta_);
+  }
 }
 
 namespace scalar {

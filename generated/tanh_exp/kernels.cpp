@@ -7,6 +7,11 @@
 
 namespace autofn_tanh_exp {
 
+// See kernels_double_double.cpp.
+void tanh_exp_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void tanh_exp_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -103,7 +108,7 @@ const Blocks kBlocks[] = {
     {tanh_exp_backward_block<float>, tanh_exp_backward_block<float>,
         tanh_exp_backward_block<double>},
     {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block<float>,
-        tanh_exp_double_backward_block<double>},
+        tanh_exp_double_backward_block_double_double},
 };
 
 }  // namespace autofn

@@ -80,19 +80,38 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_bac
   return std::fabs(v0) < T(0.8125) ? v0 * grad * v3 : grad * v2;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void tanh_exp_double_backward_double_double(
+    T grad, T d_x, T x, double& grad_grad, double& grad_x) {
+  const T v0 = clamped(x, T(-1024), T(16));
+  const T e0 = autofn::exp_dd(v0);
+  const T t0 = autofn::tanh_dd(e0);
+  const T v1 = autofn::sech2_dd(e0);
+  const T v2 = autofn::times_exp_dd(autofn::times_sech2_dd(v0, e0), v0);
+  const T v3 = v1 - T(2) * autofn::times_exp_dd(autofn::times_sech2_dd(v0 * t0, e0), v0);
+  const T v4 = v2 + autofn::times_exp_dd(v1, v0) + autofn::times_exp_dd(v3, v0);
+  grad_grad = autofn::rounded(d_x * (t0 + v2));
+  grad_x = autofn::rounded(d_x * grad * v4);
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(16));
-  const bool c0 = v0 < T(-48);
-  const T e0 = autofn::exp<kWay>(v0);
-  const T t0 = autofn::tanh(e0);
-  const T v1 = sech2<kWay>(e0);
-  const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
-  const T v3 = d_x * grad;
-  const T v4 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
-  const T v5 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v4, v0);
-  grad_grad = c0 ? times_lower<kWay>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
-  grad_x = c0 ? times_lower<kWay>(v3 * (v0 + T(2)), v0) : v3 * v5;
+  if constexpr (sizeof(T) == sizeof(double)) {
+    tanh_exp_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, x, grad_grad, grad_x);
+  } else {
+    const T v0 = clamp(x, T(-1024), T(16));
+    const bool c0 = v0 < T(-48);
+    const T e0 = autofn::exp<kWay>(v0);
+    const T t0 = autofn::tanh(e0);
+    const T v1 = sech2<kWay>(e0);
+    const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
+    const T v3 = d_x * grad;
+    const T v4 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
+    const T v5 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v4, v0);
+    grad_grad = c0 ? times_lower<kWay>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
+    grad_x = c0 ? times_lower<kWay>(v3 * (v0 + T(2)), v0) : v3 * v5;
+  }
 }
 
 }  // namespace autofn_tanh_exp

@@ -7,6 +7,21 @@
 
 namespace autofn_xielu {
 
+// See kernels_double_double.cpp.
+void xielu_forward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
+// See kernels_double_double.cpp.
+void xielu_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
+// See kernels_double_double.cpp.
+void xielu_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void xielu_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -193,10 +208,11 @@ namespace autofn {
 using namespace autofn_xielu;
 
 const Blocks kBlocks[] = {
-    {xielu_forward_block<float>, xielu_forward_block_16_bits<float>, xielu_forward_block<double>},
-    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block<double>},
+    {xielu_forward_block<float>, xielu_forward_block_16_bits<float>,
+        xielu_forward_block_double_double},
+    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block_double_double},
     {xielu_double_backward_block<float>, xielu_double_backward_block<float>,
-        xielu_double_backward_block<double>},
+        xielu_double_backward_block_double_double},
 };
 
 }  // namespace autofn

@@ -81,6 +81,15 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN double xielu_forward_double_double(T x, T alpha_p, T alpha_n, T beta, T eps) {
+  const T sp0 = autofn::softplus_dd(alpha_n);
+  const T e0 = autofn::expm1_dd(choose(x >= eps, eps, x));
+  const T v0 = x * (beta + x * autofn::softplus_dd(alpha_p));
+  return autofn::rounded(choose(x > T(0), v0, sp0 * e0 + e0 * beta - sp0 * x));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
@@ -95,8 +104,29 @@ AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
 // scalar::xielu_forward.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
-  return T(scalar::xielu_forward<double, autofn::in_double<T>(kWay)>(x, alpha_p, alpha_n, beta,
-      eps));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return xielu_forward_double_double<autofn::DoubleDouble>(x, alpha_p, alpha_n, beta, eps);
+  } else {
+    return T(scalar::xielu_forward<double, autofn::in_double<T>(kWay)>(x, alpha_p, alpha_n, beta,
+        eps));
+  }
+}
+
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void xielu_backward_double_double(
+    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, double& grad_x, double& grad_alpha_p,
+    double& grad_alpha_n) {
+  const bool c0 = x > T(0);
+  const T sp0 = autofn::softplus_dd(alpha_n);
+  const T v0 = choose(x >= eps, eps, x);
+  const T v1 = autofn::times_exp_dd(choose(eps > x, T(1), T(0)), v0);
+  const T v2 = beta + T(2) * x * autofn::softplus_dd(alpha_p);
+  const T v3 = autofn::times_sigmoid_dd(grad * autofn::power<2>(x), alpha_p);
+  const T v4 = grad * (autofn::expm1mx_dd(v0) - greater(x - eps, T(0)));
+  grad_x = autofn::rounded(grad * choose(c0, v2, sp0 * v1 + v1 * beta - sp0));
+  grad_alpha_p = autofn::rounded(choose(c0, v3, T(0)));
+  grad_alpha_n = autofn::rounded(choose(c0, T(0), autofn::times_sigmoid_dd(v4, alpha_n)));
 }
 
 namespace scalar {
@@ -121,15 +151,63 @@ AUTOFN_FN void xielu_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
-      grad_alpha_p, grad_alpha_n);
-  if (doubt(grad_x) + doubt(grad_alpha_p) + doubt(grad_alpha_n) == T(0)) return;
-  double grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_backward<double>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
-      grad_alpha_n_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-  grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
-  grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    xielu_backward_double_double<autofn::DoubleDouble>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
+        grad_alpha_p, grad_alpha_n);
+  } else {
+    scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
+        grad_alpha_p, grad_alpha_n);
+    if (doubt(grad_x) + doubt(grad_alpha_p) + doubt(grad_alpha_n) == T(0)) return;
+    double grad_x_, grad_alpha_p_, grad_alpha_n_;
+    scalar::xielu_backward<double>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
+        grad_alpha_n_);
+    grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+    grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
+    grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
+  }
+}
+
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void xielu_double_backward_double_double(
+    T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
+    double& grad_grad, double& grad_x, double& grad_alpha_p, double& grad_alpha_n) {
+  const T v0 = T(2) * autofn::softplus_dd(alpha_p);
+  const bool c0 = x > T(0);
+  const T sp0 = autofn::softplus_dd(alpha_n);
+  const T v1 = choose(eps > x, T(1), T(0));
+  const T v2 = choose(x >= eps, eps, x);
+  const T v3 = autofn::times_exp_dd(v1, v2);
+  const T v4 = autofn::exp_dd(-(fabs(alpha_p))) + T(1);
+  const T v5 = x - eps;
+  const T v6 = autofn::expm1mx_dd(v2) - greater(v5, T(0));
+  const T v7 = d_x * grad;
+  const T v8 = T(2) * x;
+  const T v9 = grad * d_alpha_n;
+  const T v10 = autofn::exp_dd(-(fabs(alpha_n))) + T(1);
+  const T v18 = d_x * choose(c0, beta + v0 * x, sp0 * v3 + v3 * beta - sp0);
+  const T v11 = autofn::power<2>(x) * d_alpha_p;
+  const T v19 = choose(c0, autofn::times_exp_dd(v11 / v4, smaller(alpha_p, T(0))), T(0));
+  const T v20 = choose(c0, T(0), autofn::times_sigmoid_dd(v6 * d_alpha_n, alpha_n));
+  const T v12 = autofn::times_exp_dd(grad * (d_alpha_p * v8) / v4, smaller(alpha_p, T(0)));
+  const T v13 = -v9 * (choose(v5 > T(0), T(1), T(0)) - v1 * autofn::expm1_dd(v2)) / v10;
+  const T v23 = choose(c0, T(0), autofn::times_exp_dd(v13, smaller(alpha_n, T(0))));
+  const T v25 = choose(c0, autofn::times_exp_dd(v7 * v8 / v4, smaller(alpha_p, T(0))), T(0));
+  const T v14 = grad * v11 * autofn::power<2>(T(1) / v4);
+  const T v15 = autofn::times_exp_dd(v14, smaller(-alpha_p, T(0)));
+  const T v26 = choose(c0, autofn::times_exp_dd(v15, smaller(alpha_p, T(0))), T(0));
+  const T v16 = autofn::times_exp_dd(v7 * (v3 - T(1)) / v10, smaller(alpha_n, T(0)));
+  const T v17 = autofn::times_sigmoid_dd(v6 * v9, -(alpha_n));
+  const T v27 = choose(c0, T(0), autofn::times_sigmoid_dd(v17, alpha_n));
+  const T v21 = choose((d_x) == T(0), T(0), v18) + choose((d_alpha_p) == T(0), T(0), v19);
+  const T v22 = choose((d_x) == T(0), T(0), v7 * choose(c0, v0, v1 * v3 * (sp0 + beta)));
+  const T v24 = v22 + choose((d_alpha_p) == T(0), T(0), choose(c0, v12, T(0)));
+  const T v28 = choose((d_x) == T(0), T(0), choose(c0, T(0), v16));
+  grad_grad = autofn::rounded(v21 + choose((d_alpha_n) == T(0), T(0), v20));
+  grad_x = autofn::rounded(v24 + choose((d_alpha_n) == T(0), T(0), v23));
+  grad_alpha_p = autofn::rounded(choose((d_x) == T(0), T(0), v25) + choose((d_alpha_p) == T(0),
+      T(0), v26));
+  grad_alpha_n = autofn::rounded(v28 + choose((d_alpha_n) == T(0), T(0), v27));
 }
 
 namespace scalar {
@@ -173,13 +251,19 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_double_backward(
     T grad, T d_x, T d_alpha_p, T d_alpha_n, T x, T alpha_p, T alpha_n, T beta, T eps,
     T& grad_grad, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  double grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_;
-  scalar::xielu_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, d_alpha_p, d_alpha_n,
-      x, alpha_p, alpha_n, beta, eps, grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
-  grad_alpha_p = T(grad_alpha_p_);
-  grad_alpha_n = T(grad_alpha_n_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    xielu_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, d_alpha_p, d_alpha_n, x,
+        alpha_p, alpha_n, beta, eps, grad_grad, grad_x, grad_alpha_p, grad_alpha_n);
+  } else {
+    double grad_grad_, grad_x_, grad_alpha_p_, grad_alpha_n_;
+    scalar::xielu_double_backward<double, autofn::in_double<T>(kWay)>(grad, d_x, d_alpha_p,
+        d_alpha_n,       x, alpha_p, alpha_n, beta, eps, grad_grad_, grad_x_, grad_alpha_p_,
+        grad_alpha_n_);
+    grad_grad = T(grad_grad_);
+    grad_x = T(grad_x_);
+    grad_alpha_p = T(grad_alpha_p_);
+    grad_alpha_n = T(grad_alpha_n_);
+  }
 }
 
 }  // namespace autofn_xielu

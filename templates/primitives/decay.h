@@ -1,4 +1,5 @@
 // needs: exp
+// gives: times, times_decay, value
 // exp(rest - y) for y >= 0, in a form that is multiplied by v before it may become subnormal:
 // times(v, decay(y)) rounds once more at most.
 // p 2^n, where the low bits of t hold n + 254; in double the value itself.

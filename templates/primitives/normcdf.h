@@ -1,4 +1,5 @@
 // needs: exp
+// gives: times_normcdf
 // v times the standard normal distribution function, rounded to a subnormal number once: an odd
 // polynomial about 1/2 for |x| < 1. For the lower tail exp(-x^2 / 2) g(w), w = (y - 5) / (y + 5),
 // y = |x|, at most 19, where the exponential is 0; with g multiplied by exp(r) - 1 and added, two

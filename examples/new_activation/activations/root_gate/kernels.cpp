@@ -7,6 +7,11 @@
 
 namespace autofn_root_gate {
 
+// See kernels_double_double.cpp.
+void root_gate_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void root_gate_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -93,7 +98,7 @@ const Blocks kBlocks[] = {
     {root_gate_forward_block<float>, root_gate_forward_block<float>,
         root_gate_forward_block<double>},
     {root_gate_backward_block<float>, root_gate_backward_block<float>,
-        root_gate_backward_block<double>},
+        root_gate_backward_block_double_double},
     {root_gate_double_backward_block<float>, root_gate_double_backward_block<float>,
         root_gate_double_backward_block<double>},
 };

@@ -75,6 +75,15 @@ template <typename T> AUTOFN_FN T root_gate_forward(T x) {
   return x > T(64) ? x * v6 : x < T(-64) ? v0 * v4 : v5;
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T> AUTOFN_FN double root_gate_backward_double_double(T grad, T x) {
+  const T v0 = clamped(x, -T(INFINITY), T(4e+18));
+  const T v1 = autofn::mean_root_dd(v0, T(1));
+  const T v2 = autofn::root_sum_dd(v0, T(1));
+  const T v3 = v1 * grad * (T(2) * v1 - autofn::power<2>(v0) / v2);
+  return autofn::rounded(choose(x <= -T(INFINITY), T(0), v3 * autofn::power<2>(T(1) / v2)));
+}
+
 namespace scalar {
 template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
   const T v0 = clamp(x, -T(INFINITY), T(4e+18));
@@ -88,9 +97,13 @@ template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
 // Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
 // digits first.
 template <typename T> AUTOFN_FN T root_gate_backward(T grad, T x) {
-  const T grad_x = scalar::root_gate_backward(grad, x);
-  if (doubt(grad_x) == T(0)) return grad_x;
-  return T(scalar::root_gate_backward<double>(grad, x));
+  if constexpr (sizeof(T) == sizeof(double)) {
+    return root_gate_backward_double_double<autofn::DoubleDouble>(grad, x);
+  } else {
+    const T grad_x = scalar::root_gate_backward(grad, x);
+    if (doubt(grad_x) == T(0)) return grad_x;
+    return T(scalar::root_gate_backward<double>(grad, x));
+  }
 }
 
 namespace scalar {

@@ -1,0 +1,2 @@
+// needs: double_double
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
