@@ -387,11 +387,13 @@ class _Search:
     def _judged(self, pass_name: Pass, program: Program) -> simulate.Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
 
-        At half of them, and none of those, in double backward, whose programs are long.
+        At none of those in double backward, whose programs are long; of several tensors at half of
+        the points.
         """
         points = [*self._points, *self._of_arguments]
         if pass_name == "double_backward":
-            return simulate.sampled(program, points[::2], frozenset(self._tensors))
+            points = points if len(self._tensors) == 1 else points[::2]
+            return simulate.sampled(program, points, frozenset(self._tensors))
 
         names = {each.name for each in self._forward_program.outputs}
         takes_outputs = not names.isdisjoint(each.name for each in program.inputs)

@@ -7,18 +7,20 @@ its bound in the operation table allows. Nothing depends on the libraries of the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
 import mpmath
 from mpmath import mp
-from mpmath.libmp import mpf_pos, round_nearest
+from mpmath.libmp import mpf_add, mpf_div, mpf_mul, mpf_neg, mpf_pos, mpf_sub, round_nearest
 from sympy import Expr
 
 from autofn.ops import DOUBLE_DOUBLE_BOUND, OPS, QUICK_DOUBLE, quick_double, quick_ulp
 from autofn.program import Node, Program
+from autofn.rewrite import machine
 
 EXACT = 400
 WORKING = 240
@@ -43,6 +45,9 @@ FLOAT16 = Format(11, -24, 16)
 WIDEST = 2**600
 """Exponents of two beyond which a number is infinite here, and 0 below its negative: exp(1e25) is
 a number, of which multiples, powers and inverses are looked at."""
+
+MANY = 100_000
+"""So many constants are kept, at most."""
 
 LARGEST = 2000
 """The same for arguments of functions: their digits cost as many bits."""
@@ -79,16 +84,47 @@ def exact(program: Program, point: Point) -> list[Any]:
     found: list[Any] = []
     with mp.workprec(EXACT):
         for node in program.nodes:
-            if node.op == "input":
-                assert node.input is not None
-                found.append(mp.mpf(point.get(node.input, 1.0)))
-            elif node.op == "constant":
-                found.append(_constant(node.constant))
-            elif node.op.endswith("_rest") and node.op != "root_rest":
-                found.append(mp.mpf(0))
+            op = node.op
+            if op == "input":
+                found.append(mp.mpf(_given(node, point)))
+            elif op == "constant":
+                found.append(_exact_constant(node))
+            elif op.endswith("_rest") and op != "root_rest":
+                found.append(mp.zero)
+            elif (quick := _QUICK.get(op)) is not None:
+                # Most are these, and what they give is far from the widest.
+                try:
+                    raw = quick(*(found[arg]._mpf_ for arg in node.args), EXACT, round_nearest)
+                    found.append(_bounded(mp.make_mpf(raw)))
+                except _FAILS:
+                    found.append(mp.nan)
             else:
-                found.append(_exact(node.op, [found[arg] for arg in node.args], node.n))
+                found.append(_exact(op, [found[arg] for arg in node.args], node.n))
     return [None if o.node is None else found[o.node] for o in program.outputs]
+
+
+_QUICK: Mapping[str, Callable[..., Any]] = {
+    "add": mpf_add,
+    "sub": mpf_sub,
+    "mul": mpf_mul,
+    "div": mpf_div,
+    "neg": mpf_neg,
+    "square": lambda a, *how: mpf_mul(a, a, *how),
+}
+"""What mpmath's operators come to, without them."""
+
+_CONSTANTS: dict[int, tuple[Node, Any]] = {}
+"""By the node's identity: an expression takes longer to be told from others than to be added."""
+
+
+def _exact_constant(node: Node) -> Any:
+    if (known := _CONSTANTS.get(id(node))) is not None:
+        return known[1]
+    if len(_CONSTANTS) > MANY:
+        _CONSTANTS.clear()
+    value = _constant(node.constant)
+    _CONSTANTS[id(node)] = node, value
+    return value
 
 
 @lru_cache(maxsize=10_000)
@@ -130,16 +166,16 @@ def _function(precision: int, op: str, n: int | None, args: tuple[Any, ...]) -> 
 
 
 def _bounded(value: Any, widest: int = WIDEST) -> Any:
-    if isinstance(value, mp.mpc):
-        return mp.nan
-    if isinstance(value, int) and not isinstance(value, bool):
-        return mp.mpf(value)
-    if not isinstance(value, mp.mpf) or not mp.isfinite(value) or value == 0:
+    if not isinstance(value, mp.mpf):
+        if isinstance(value, mp.mpc):
+            return mp.nan
+        return mp.mpf(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    negative, mantissa, exponent, count = value._mpf_
+    if not mantissa or -widest <= exponent + count <= widest:
         return value
-    size = mp.mag(value)
-    if size > widest:
-        return mp.inf if value > 0 else -mp.inf
-    return mp.mpf(0) if size < -widest else value
+    if exponent + count < 0:
+        return mp.zero
+    return -mp.inf if negative else mp.inf
 
 
 # --- simulated -------------------------------------------------------------------------------
@@ -189,29 +225,118 @@ def _in_format(
     program: Program, point: Point, seed: int | None, form: Format, given: Format = SINGLE
 ) -> list[Any]:
     """given: what the inputs are numbers of. Functions in double are quick for float32 alone."""
-    found: list[Any] = []
     quick = program.arithmetic in ("quick", "quick double") and given is SINGLE
+    of_format = _in_digits if form is DOUBLE_DOUBLE else _in_floats
     with mp.workprec(WORKING):
-        for index, node in enumerate(program.nodes):
-            if node.op == "input":
-                assert node.input is not None
-                found.append(rounded(mp.mpf(point.get(node.input, 1.0)), given))
-            elif node.op == "constant":
-                value = _constant(node.constant)
-                found.append(value if isinstance(value, bool) else rounded(value, form))
-            elif node.op == "constant_rest":
-                value = _constant(node.constant)
-                found.append(rounded(value - rounded(value, form), form))
-            else:
-                args = [found[arg] for arg in node.args]
-                far = PAST[form]
-                if (node.op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
-                    node.op == "softplus_of_sum" and args[-2] < -far
-                ):
-                    # They do not look at the rest there, which is NaN for what has overflowed.
-                    args[-1] = mp.zero
-                found.append(_simulated(node, args, _turn(index, seed), form, quick))
+        found = of_format(program, point, seed, form, given, quick)
     return [None if o.node is None else found[o.node] for o in program.outputs]
+
+
+def _in_digits(
+    program: Program, point: Point, seed: int | None, form: Format, given: Format, quick: bool
+) -> list[Any]:
+    """Each value, as a number of any precision that is rounded."""
+    found: list[Any] = []
+    for index, node in enumerate(program.nodes):
+        if node.op == "input":
+            found.append(rounded(mp.mpf(_given(node, point)), given))
+        elif node.op in ("constant", "constant_rest"):
+            found.append(_constant_in(node, form))
+        else:
+            args = _looked_at(node.op, [found[arg] for arg in node.args], form)
+            found.append(_simulated(node, args, _turn(index, seed), form, quick))
+    return found
+
+
+def _in_floats(
+    program: Program, point: Point, seed: int | None, form: Format, given: Format, quick: bool
+) -> list[Any]:
+    """The same of float32 and float64, on floats where an operation is no function."""
+    found: list[machine.Value] = []
+    digits: dict[int, Any] = {}
+
+    def digits_of(number: int) -> Any:
+        if number not in digits:
+            value = found[number]
+            digits[number] = value if isinstance(value, bool) else mp.mpf(value)
+        return digits[number]
+
+    nearest = machine.single if form is SINGLE else machine.same
+    for index, node in enumerate(program.nodes):
+        value: machine.Value
+        if node.op == "input":
+            value = _given(node, point)
+            value = machine.single(value) if given is SINGLE else value
+        elif node.op in ("constant", "constant_rest"):
+            value = _float(_constant_in(node, form))
+        else:
+            computed = _native(node, [found[arg] for arg in node.args], form, nearest)
+            if computed is None:
+                args = _looked_at(node.op, [digits_of(arg) for arg in node.args], form)
+                exactly = _simulated(node, args, _turn(index, seed), form, quick)
+                digits[index], computed = exactly, _float(exactly)
+            value = computed
+        found.append(value)
+    for output in program.outputs:
+        if output.node is not None:
+            digits_of(output.node)
+    return [digits.get(number) for number in range(len(found))]
+
+
+def _native(
+    node: Node,
+    args: list[Any],
+    form: Format,
+    nearest: Callable[[float], float],
+) -> machine.Value | None:
+    """What an operation gives on floats; None where it is not computed on them."""
+    try:
+        if (native := machine.NATIVE.get(node.op)) is not None:
+            value = native(*args)
+            return value if isinstance(value, bool) else nearest(value)
+        if node.op == "powi":
+            return machine.power(args[0], node.n or 1, nearest)
+        if node.op == "sum_rest":
+            return machine.sum_rest(args[0], args[1], nearest)
+        if form is SINGLE:
+            if node.op == "fma":
+                return machine.fma(*args)
+            if node.op == "polynomial":
+                return machine.polynomial(args[0], args[1 + (node.n or 0) :])
+            if node.op == "product_rest":
+                return machine.product_rest(*args)
+    except (ZeroDivisionError, ValueError, OverflowError):
+        return math.nan
+    return None
+
+
+def _given(node: Node, point: Point) -> float:
+    assert node.input is not None
+    return point.get(node.input, 1.0)
+
+
+def _constant_in(node: Node, form: Format) -> Any:
+    """A constant in a format, or what it loses there."""
+    value = _exact_constant(node)
+    if isinstance(value, bool):
+        return value
+    near = rounded(value, form)
+    return near if node.op == "constant" else rounded(value - near, form)
+
+
+def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
+    """The arguments as a function takes them: some do not look at what a large one lost, which is
+    NaN for what has overflowed."""
+    far = PAST[form]
+    if (op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
+        op == "softplus_of_sum" and args[-2] < -far
+    ):
+        return [*args[:-1], mp.zero]
+    return args
+
+
+def _float(value: Any) -> machine.Value:
+    return value if isinstance(value, bool) else float(value)
 
 
 def rounded(value: Any, form: Format = SINGLE) -> Any:

@@ -16,17 +16,6 @@ namespace autofn_gelu_tanh {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// x**N, N > 0, by squaring.
-template <int N, typename T> AUTOFN_FN T powi(T x) {
-  if constexpr (N == 1) {
-    return x;
-  } else {
-    const T half = powi<N / 2>(x);
-    if constexpr (N % 2) return half * half * x;
-    return half * half;
-  }
-}
-
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -48,14 +37,6 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 // What a constant, high + low, loses when it is rounded to T.
 template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
-}
-
-// v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
-// below.
-template <autofn::Way kWay, typename T, typename... R>
-AUTOFN_FN T times_lower(T v, T x, R... rest) {
-  const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return x < T(0) ? low : v;
 }
 
 // v * sigmoid(x), rounded to a subnormal number once.
@@ -117,48 +98,31 @@ AUTOFN_FN void gelu_tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v1 = square(v0);
   const T v2 = T(0.07135481627260025) * v1;
   const T v3 = v2 + T(1.5957691216057308);
-  const T v4 = v0 * v3;
-  const T v5 = -v4;
-  const T v6 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
-  const T v8 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v6);
-  const T v7 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v9 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v10 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v7, v8) + v9;
-  const T v11 = std::fma(v0, v10, std::fma(v0, v3, -(v0 * v3)));
-  const T v12 = -v11;
-  const bool c0 = v5 < T(0);
-  const T v13 = autofn::value(autofn::decay<kWay>(std::fabs(v5), -(c0 ? -v12 : v12)));
-  const T v14 = v13 + T(1);
-  const T v37 = autofn::value(autofn::decay<kWay>(std::fabs(v4), -(v4 < T(0) ? v12 : v11)));
-  const T v15 = T(0.21406444881780073) * powi<3>(v0) + T(1.5957691216057308) * v0;
-  const T v16 = clamp(x, T(-64), T(64));
-  const T v17 = square(v16);
-  const T v18 = T(0.07135481627260025) * v17;
-  const T v19 = v18 + T(1.5957691216057308);
-  const T v20 = v16 * v19;
-  const T v21 = -v20;
-  const T v22 = std::fma(T(0.07135481627260025), v17, -(T(0.07135481627260025) * v17));
-  const T v23 = std::fma(T(0.07135481627260025), std::fma(v16, v16, -(v16 * v16)), v22);
-  const T v24 = sum_rest(v18, T(1.5957691216057308)) + std::fma(v17, v7, v23) + v9;
-  const T v25 = std::fma(v16, v24, std::fma(v16, v19, -(v16 * v19)));
-  const T v26 = -v25;
-  const bool c1 = v21 < T(0);
-  const T v27 = autofn::value(autofn::decay<kWay>(std::fabs(v21), -(c1 ? -v26 : v26)));
-  const T v28 = -(v20 < T(0) ? v26 : v25);
-  const T v29 = T(2.5464790894703255) * v16;
-  const T v30 = T(0.6831948749139936) * powi<3>(v16);
-  const T v31 = T(0.04582358824766883) * powi<5>(v16);
-  const T v32 = T(0.8562577952712029) * v17 + T(3.1915382432114616);
-  const T v33 = v32 - times_sigmoid<kWay>(v29, v20, v25);
-  const T v34 = v33 - times_sigmoid<kWay>(v30, v20, v25);
-  const T v35 = v34 - times_sigmoid<kWay>(v31, v20, v25);
-  const T v36 = v35 + (v31 + (v29 + v30));
-  const T v38 = d_x * (c0 ? v13 * (v15 + T(1)) + T(1) : v14 + v15) / (v14 * (v37 + T(1)));
-  const T v40 = d_x * grad * (c1 ? v35 + v27 * v36 : v36 + v27 * v35);
-  const T v39 = autofn::value(autofn::decay<kWay>(std::fabs(v20), v28)) + T(1);
-  const T v41 = times_lower<kWay>(v40 / (square(v27 + T(1)) * v39), v20, v25);
-  grad_grad = times_lower<kWay>(v38, v4, v11);
-  grad_x = times_lower<kWay>(v41, v21, v26);
+  const T v4 = clamp(x, T(-64), T(64));
+  const T v5 = square(v4);
+  const T v6 = T(0.07135481627260025) * v5;
+  const T v7 = v6 + T(1.5957691216057308);
+  const T v8 = v4 * v7;
+  const T v9 = T(0.134145) * v5 + T(1);
+  const T v10 = T(1.5957691216057308) * v9;
+  const T v18 = T(1.5957691216057308) * v0 * (T(0.134145) * v1 + T(1));
+  const T v11 = v0 * v3;
+  const T v12 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v14 = std::fma(T(0.07135481627260025), std::fma(v0, v0, -(v0 * v0)), v12);
+  const T v13 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v15 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v16 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v13, v14) + v15;
+  const T v17 = std::fma(v0, v16, std::fma(v0, v3, -(v0 * v3)));
+  const T v19 = d_x * (times_sigmoid<kWay, true>(v18, v11, v17) + T(1));
+  const T v20 = std::fma(T(0.07135481627260025), v5, -(T(0.07135481627260025) * v5));
+  const T v21 = std::fma(T(0.07135481627260025), std::fma(v4, v4, -(v4 * v4)), v20);
+  const T v22 = sum_rest(v6, T(1.5957691216057308)) + std::fma(v5, v13, v21) + v15;
+  const T v23 = std::fma(v4, v22, std::fma(v4, v7, -(v4 * v7)));
+  const T v24 = v10 + v10 * (times_sigmoid<kWay, true>(v4 * v10, v8, v23) + T(1));
+  const T v25 = times_sigmoid<kWay>(v4 * (T(2.5464790894703255) * square(v9)), v8, v23);
+  const T v26 = d_x * grad * (v24 + T(0.42812889763560147) * v5 - v25);
+  grad_grad = times_sigmoid<kWay>(v19, v11, v17);
+  grad_x = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v26, v8, v23), v8, v23);
 }
 
 }  // namespace autofn_gelu_tanh

@@ -13,8 +13,6 @@
 
 namespace autofn_logish {
 
-template <typename T> AUTOFN_FN T square(T x) { return x * x; }
-
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -50,6 +48,15 @@ AUTOFN_FN T sigmoid(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
   const T r = autofn::reciprocal<kWay>(T(1) + e);
   return (kMinus ? x > T(0) : x < T(0)) ? e * r : r;
+}
+
+// v * sigmoid(x), rounded to a subnormal number once.
+template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
+AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
+  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
+  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
+  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
+  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // x within [low, high]; NaN stays NaN.
@@ -95,21 +102,12 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_backw
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(x)));
-  const bool c0 = x < T(-48);
-  const T v1 = v0 + T(1);
-  const T v2 = T(2) * v0;
-  const bool c1 = x < T(0);
-  const T v3 = c1 ? v2 + T(1) : v0 + T(2);
-  const T l0 = autofn::log1p<kWay>(sigmoid<kWay>(x));
-  const T v4 = x + T(3) * l0;
-  const T v5 = x + T(2);
-  const T v6 = T(2) * x - T(4);
-  const T v7 = d_x * (c1 ? l0 + v0 * (v4 + v2 * l0) : v0 * (v4 + v0 * l0) + T(2) * l0);
-  const T v8 = d_x * grad * (c1 ? v0 * (v0 * v6 - T(6)) - v5 : v6 + v0 * (-v0 * v5 - T(6)));
-  const T v9 = times_lower<kWay>(times_lower<kWay>(-v8 / (square(v1) * square(v3)), -x), x);
-  grad_grad = c0 ? times_lower<kWay>(d_x * (x + T(1)), x) : v7 / (v1 * v3);
-  grad_x = c0 ? times_lower<kWay>(grad * (d_x * v5), x) : v9;
+  const T s0 = sigmoid<kWay>(x);
+  const T v0 = s0 + T(1);
+  const T v1 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x / v0, x), x);
+  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh(T(0.5) * x)) / v0;
+  grad_grad = d_x * (v1 + autofn::log1p<kWay>(s0));
+  grad_x = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v2, x), x);
 }
 
 }  // namespace autofn_logish

@@ -13,6 +13,8 @@
 
 namespace autofn_serf {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -37,15 +39,6 @@ template <autofn::Way kWay, typename T, typename... R>
 AUTOFN_FN T times_lower(T v, T x, R... rest) {
   const T low = autofn::times_decay<kWay>(v, std::fabs(x), (x < T(0) ? rest : -rest)...);
   return x < T(0) ? low : v;
-}
-
-// v * sigmoid(x), rounded to a subnormal number once.
-template <autofn::Way kWay, bool kMinus = false, typename T, typename... R>
-AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
-  const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  const T w = v * autofn::reciprocal<kWay>(T(1) + e);
-  const T low = autofn::times_decay<kWay>(w, std::fabs(x), (x < T(0) ? rest : -rest)...);
-  return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
@@ -106,25 +99,31 @@ AUTOFN_FN void serf_double_backward_double_double(
   const T v8 = v5 + T(2);
   const T v9 = T(1.1283791670955126, 1.533545961316588e-17) * d_x * grad;
   const T v10 = v9 * choose(v5 < T(0), v6 * v7 - v8, v7 - v6 * v8);
-  const T v11 = autofn::times_exp_dd(-v10 / autofn::power<2>(v6 + T(1)), smaller(v5, T(0)));
+  const T v11 = -v10 * autofn::power<2>(T(1) / (v6 + T(1)));
+  const T v12 = autofn::times_exp_dd(v11, smaller(v5, T(0)));
   grad_grad = autofn::rounded(d_x * choose(v0 < T(0), v2 + v1 * v4, v4 + v1 * v2) / (v1 + T(1)));
-  grad_x = autofn::rounded(autofn::times_exp_dd(v11, (sp1) * (T(-1) * sp1)));
+  grad_x = autofn::rounded(autofn::times_exp_dd(v12, (sp1) * (T(-1) * sp1)));
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void serf_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(16));
+  const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T sp0 = softplus<kWay>(v0);
-  const T v1 = clamp(x, T(-1024), T(64));
-  const T sp1 = softplus<kWay>(v1);
-  const T v2 = times_sigmoid<kWay>(T(1.1283791670955126) * v0, v0);
-  const T v3 = autofn::times_exp_product<kWay>(v2, sp0, T(-1) * sp0);
-  const T v4 = times_sigmoid<kWay>(sp1 * (T(2) * v1), v1);
-  const T v5 = times_sigmoid<kWay, true>(v1, v1) + T(2) - v4;
-  const T v6 = times_sigmoid<kWay>(T(1.1283791670955126) * d_x * grad * v5, v1);
-  grad_grad = d_x * (v3 + autofn::erf<kWay>(sp0));
-  grad_x = autofn::times_exp_product<kWay>(v6, sp1, T(-1) * sp1);
+  const T v2 = autofn::erf<kWay>(sp0);
+  const T v3 = T(1.1283791670955126) * v0;
+  const T v4 = v2 + autofn::times_exp_product<kWay>(v3, sp0, T(-1) * sp0);
+  const T v5 = clamp(x, T(-1024), T(64));
+  const T v6 = autofn::value(autofn::decay<kWay>(std::fabs(v5)));
+  const T sp1 = softplus<kWay>(v5);
+  const T v7 = sp1 * (T(2) * v5) - T(2);
+  const T v8 = v5 + T(2);
+  const T v9 = v5 < T(0) ? v6 * v7 - v8 : v7 - v6 * v8;
+  const T v10 = -T(1.1283791670955126) * d_x * grad * v9 / square(v6 + T(1));
+  const T v11 = times_lower<kWay>(v10, v5);
+  grad_grad = d_x * (v0 < T(0) ? v2 + v1 * v4 : v4 + v1 * v2) / (v1 + T(1));
+  grad_x = autofn::times_exp_product<kWay>(v11, sp1, T(-1) * sp1);
 }
 }  // namespace scalar
 

@@ -12,6 +12,11 @@ void snake_beta_backward_block_double_double(
     std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
     bool uniform);
 
+// See kernels_double_double.cpp.
+void snake_beta_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform);
+
 template <typename T>
 void snake_beta_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -205,21 +210,15 @@ void snake_beta_double_backward_block(
       T odd = T(0);  // NaN where an output is
   #pragma omp simd reduction(+ : odd)
       for (std::int64_t i = first; i < last; ++i) {
-        scalar::snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one,
-            d_beta_one, x[i], alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i],
-            grad_beta[i]);
-        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
+        snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, d_beta_one,
+            x[i], alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
       }
       if (odd == T(0)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
-        double again0, again1, again2, again3;
-        scalar::snake_beta_double_backward<double>(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i],
-            alpha_one, beta_one, again0, again1, again2, again3);
-        grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
-        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
-        grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
-        grad_beta[i] = doubt(grad_beta[i]) == T(0) ? grad_beta[i] : T(again3);
+        snake_beta_double_backward(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i], alpha_one,
+            beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
       }
     }
     return;
@@ -232,21 +231,15 @@ void snake_beta_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i],
-          d_beta[i], x[i], alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i],
-          grad_beta[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]) + doubt(grad_beta[i]);
+      snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
+          alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1, again2, again3;
-      scalar::snake_beta_double_backward<double>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
-          alpha[i], beta[i], again0, again1, again2, again3);
-      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
-      grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
-      grad_beta[i] = doubt(grad_beta[i]) == T(0) ? grad_beta[i] : T(again3);
+      snake_beta_double_backward(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i], beta[i],
+          grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
     }
   }
 }
@@ -263,7 +256,7 @@ const Blocks kBlocks[] = {
     {snake_beta_backward_block<float>, snake_beta_backward_block_16_bits<float>,
         snake_beta_backward_block_double_double},
     {snake_beta_double_backward_block<float>, snake_beta_double_backward_block<float>,
-        snake_beta_double_backward_block<double>},
+        snake_beta_double_backward_block_double_double},
 };
 
 }  // namespace autofn

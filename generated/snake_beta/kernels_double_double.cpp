@@ -27,4 +27,29 @@ void snake_beta_backward_block_double_double(
   }
 }
 
+void snake_beta_double_backward_block_double_double(
+    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    bool uniform) {
+  using T = double;
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* d_alpha = inputs[2];
+  const T* d_beta = inputs[3];
+  const T* x = inputs[4];
+  const T* alpha = inputs[5];
+  const T* beta = inputs[6];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  T* grad_alpha = outputs[2];
+  T* grad_beta = outputs[3];
+  (void)numbers;
+  (void)uniform;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    snake_beta_double_backward_double_double<autofn::DoubleDouble>(grad[i], d_x[i], d_alpha[i],
+        d_beta[i], x[i], alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i],
+        grad_beta[i]);
+  }
+}
+
 }  // namespace autofn_snake_beta

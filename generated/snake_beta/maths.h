@@ -28,13 +28,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// NaN where v is not finite, or in single precision so small that its
-// parts may be subnormal; else 0.
-template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
-}
-
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <autofn::Way kWay, typename T, typename... R>
@@ -111,6 +104,43 @@ AUTOFN_FN void snake_beta_backward(
   }
 }
 
+// float64's, of double-double numbers: terms cancel, or are magnified.
+template <typename T>
+AUTOFN_FN void snake_beta_double_backward_double_double(
+    T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, double& grad_grad, double& grad_x,
+    double& grad_alpha, double& grad_beta) {
+  const T v0 = T(1) / (autofn::exp_dd(beta) + T(1e-09));
+  const T v1 = autofn::times_exp_dd(x, alpha);
+  const T v2 = T(2) * v1;
+  const T sn0 = autofn::sin_dd(v2);
+  const T v3 = autofn::times_exp_dd(sn0, alpha);
+  const T v4 = v1 * sn0;
+  const T v5 = v0 * d_alpha;
+  const T v6 = autofn::times_exp_dd(autofn::power<2>(autofn::sin_dd(v1)), beta);
+  const T v7 = autofn::power<2>(v0);
+  const T v8 = v7 * d_beta;
+  const T cs0 = autofn::cos_dd(v2);
+  const T v9 = grad * (v3 + T(2) * autofn::times_exp_dd(v1 * cs0, alpha));
+  const T v10 = v8 * grad;
+  const T v11 = autofn::times_exp_dd(v4, beta);
+  const T v12 = v7 * grad;
+  const T v13 = T(2) * v0;
+  const T v16 = grad * (d_x * v13) * autofn::times_exp_dd(cs0, T(2) * alpha);
+  const T v17 = -v10 * autofn::times_exp_dd(sn0, beta + alpha);
+  const T v22 = v10 * (v13 * autofn::times_exp_dd(v6, beta) - v6);
+  const T v14 = choose((d_x) == T(0), T(0), d_x * (v0 * v3 + T(1)));
+  const T v15 = v14 + choose((d_alpha) == T(0), T(0), v4 * v5);
+  const T v18 = choose((d_x) == T(0), T(0), v16) + choose((d_alpha) == T(0), T(0), v5 * v9);
+  const T v19 = choose((d_alpha) == T(0), T(0), grad * (v1 * v5) * (sn0 + v2 * cs0));
+  const T v20 = choose((d_x) == T(0), T(0), d_x * (v0 * v9)) + v19;
+  const T v21 = choose((d_x) == T(0), T(0), -v12 * d_x * autofn::times_exp_dd(v3, beta));
+  const T v23 = v21 + choose((d_alpha) == T(0), T(0), -d_alpha * (v11 * v12));
+  grad_grad = autofn::rounded(v15 + choose((d_beta) == T(0), T(0), -v6 * v8));
+  grad_x = autofn::rounded(v18 + choose((d_beta) == T(0), T(0), v17));
+  grad_alpha = autofn::rounded(v20 + choose((d_beta) == T(0), T(0), -v10 * v11));
+  grad_beta = autofn::rounded(v23 + choose((d_beta) == T(0), T(0), v22));
+}
+
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_double_backward(
@@ -153,22 +183,23 @@ AUTOFN_FN void snake_beta_double_backward(
 }
 }  // namespace scalar
 
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
-  scalar::snake_beta_double_backward<T, autofn::kTried>(grad, d_x, d_alpha, d_beta, x, alpha, beta,
-      grad_grad, grad_x, grad_alpha, grad_beta);
-  if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) + doubt(grad_beta) == T(0)) return;
-  double grad_grad_, grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_double_backward<double>(grad, d_x, d_alpha, d_beta, x, alpha, beta, grad_grad_,
-      grad_x_, grad_alpha_, grad_beta_);
-  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-  grad_alpha = doubt(grad_alpha) == T(0) ? grad_alpha : T(grad_alpha_);
-  grad_beta = doubt(grad_beta) == T(0) ? grad_beta : T(grad_beta_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    snake_beta_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, d_alpha, d_beta, x,
+        alpha, beta, grad_grad, grad_x, grad_alpha, grad_beta);
+  } else {
+    double grad_grad_, grad_x_, grad_alpha_, grad_beta_;
+    scalar::snake_beta_double_backward<double, autofn::in_double<T, true>(kWay)>(grad, d_x, d_alpha,
+        d_beta, x, alpha, beta, grad_grad_, grad_x_, grad_alpha_, grad_beta_);
+    grad_grad = T(grad_grad_);
+    grad_x = T(grad_x_);
+    grad_alpha = T(grad_alpha_);
+    grad_beta = T(grad_beta_);
+  }
 }
 
 }  // namespace autofn_snake_beta

@@ -377,6 +377,176 @@ template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
   }
 }
 
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+// sin and cos of double-double numbers, to about 2^-75 up to 2^30, beyond that to double's digits.
+struct SineAndCosine {
+  DoubleDouble sine, less;  // less: cos - 1
+};
+
+template <int N> AUTOFN_FN SineAndCosine sine_doubled(SineAndCosine of) {
+  if constexpr (N == 0) {
+    return of;
+  } else {
+    const DoubleDouble twice = of.sine * 2.0;
+    return sine_doubled<N - 1>({twice + twice * of.less, -(of.sine * twice)});
+  }
+}
+
+// For |r| <= pi / 4, by way of r / 8.
+AUTOFN_FN SineAndCosine sine_of_rest(DoubleDouble r) {
+  const DoubleDouble x = times_power(r, 0.125), z = x * x;
+  double q = 0x1.6124613a86d09p-33;
+  q = std::fma(q, z.high, -0x1.ae64567f544e4p-26);
+  q = std::fma(q, z.high, 0x1.71de3a556c734p-19);
+  q = std::fma(q, z.high, -0x1.a01a01a01a01ap-13);
+  DoubleDouble s = DoubleDouble(0x1.1111111111111p-7, 0x1.1111111111111p-63) + z.high * q;
+  s = DoubleDouble(-0x1.5555555555555p-3, -0x1.5555555555555p-57) + z * s;
+  s = x + x * (z * s);
+  double p = -0x1.93974a8c07c9dp-37;
+  p = std::fma(p, z.high, 0x1.1eed8eff8d898p-29);
+  p = std::fma(p, z.high, -0x1.27e4fb7789f5cp-22);
+  p = std::fma(p, z.high, 0x1.a01a01a01a01ap-16);
+  DoubleDouble c = DoubleDouble(-0x1.6c16c16c16c17p-10, 0x1.f49f49f49f49fp-65) + z.high * p;
+  c = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + z * c;
+  c = z * (z * c - 0.5);
+  return sine_doubled<3>({s, c});
+}
+
+// Of x up to 2^30, n pi / 2 = x - r.
+AUTOFN_FN SineAndCosine sine_and_cosine_dd(DoubleDouble x) {
+  const double t = std::fma(x.high, 0x1.45f306dc9c883p-1, 0x1.8p+52), n = t - 0x1.8p+52;
+  // Products with the first five parts of pi / 2, of 23 bits each, are exact.
+  const double h = std::fma(n, -0x1.921fb4p+0, x.high);
+  DoubleDouble r = DoubleDouble(h) + n * -0x1.4442dp-24 + n * -0x1.846988p-48;
+  r = r + n * -0x1.8cc514p-72 + n * -0x1.80dc1cp-95 + x.low;
+  r = r + DoubleDouble(n) * DoubleDouble(-0x1.a252049c1114dp-120);
+  const SineAndCosine found = sine_of_rest(r);
+  const std::uint64_t u = bits(t);
+  const bool odd = (u & 1) != 0;
+  const DoubleDouble cosine = found.less + 1.0;
+  const DoubleDouble sine = choose(odd, cosine, found.sine);
+  const DoubleDouble other = choose(odd, -found.sine, cosine);
+  const bool turned = (u & 2) != 0;
+  const DoubleDouble less = choose((u & 3) != 0, choose(turned, -other, other) - 1.0, found.less);
+  return {choose(turned, -sine, sine), less};
+}
+
+// Beyond that in double. The cosine by half the angle: of a sine and a cosine of one angle GNU's
+// compiler makes one call, which it does not vectorise.
+AUTOFN_FN DoubleDouble sin_dd(DoubleDouble x) {
+  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
+  const DoubleDouble far(std::fma(x.low, cosine, std::sin(x.high)));
+  const DoubleDouble found = choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).sine, far);
+  return choose(x.high == 0.0, x, found);
+}
+
+AUTOFN_FN DoubleDouble cos_dd(DoubleDouble x) {
+  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
+  const DoubleDouble far(std::fma(-x.low, std::sin(x.high), cosine));
+  return choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).less + 1.0, far);
+}
+
+AUTOFN_FN DoubleDouble tan_dd(DoubleDouble x) { return sin_dd(x) / cos_dd(x); }
+
+AUTOFN_FN DoubleDouble sinc_dd(DoubleDouble x) {
+  const bool far = std::fabs(x.high) == INFINITY;
+  return choose(x.high == 0.0, 1.0, choose(far, 0.0, sin_dd(x) / x));
+}
+
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
 #ifdef __CUDACC__
@@ -614,101 +784,6 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y,
   }
 }
 
-// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
-// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
-// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
-struct DoubleDouble {
-  double high, low;
-  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
-  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
-};
-
-// a + b, for a much larger a.
-AUTOFN_FN DoubleDouble joined(double a, double b) {
-  const bool finite = std::fabs(a) < INFINITY;
-  const double rest = finite ? b : 0.0;
-  const double sum = a + rest, low = rest - (sum - a);
-  return {sum, finite ? low : 0.0};
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
-
-AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
-  const double sum = a.high + b.high, t = sum - a.high;
-  const double rest = (a.high - (sum - t)) + (b.high - t);
-  return joined(sum, rest + (a.low + b.low));
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
-
-AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
-  const double product = a.high * b.high;
-  double rest = std::fma(a.high, b.high, -product);
-  rest = std::fma(a.high, b.low, rest);
-  return joined(product, std::fma(a.low, b.high, rest));
-}
-
-AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
-
-AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
-  const double q = a.high / b.high;
-  double rest = std::fma(-q, b.high, a.high);
-  rest += std::fma(-q, b.low, a.low);
-  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
-}
-
-AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
-  const double root = std::sqrt(a.high);
-  const double rest = std::fma(-root, root, a.high) + a.low;
-  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
-}
-
-// a 2^n, given 2^n.
-AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
-  return {a.high * power, a.low * power};
-}
-
-AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
-}
-AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
-}
-AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
-AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
-AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
-  return (a.high == b.high) & (a.low == b.low);
-}
-AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
-
-AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
-  return {condition ? a.high : b.high, condition ? a.low : b.low};
-}
-
-AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
-
-// With the sign of b, as a has none.
-AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
-  return times_power(a, std::copysign(1.0, b.high));
-}
-
-// NaN if either is NaN, as maximum and minimum.
-AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
-  return choose((a > b) | (a.high != a.high), a, b);
-}
-AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
-  return choose((a < b) | (a.high != a.high), a, b);
-}
-
-AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
-  return choose(x > high, high, choose(x < low, smaller(low, high), x));
-}
-
-AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
-  const double whole = std::floor(a.high);
-  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
-}
-
 // exp and its like of double-double numbers, to about 2^-75.
 // From m = exp(x) - 1 that of 2^N x. No loops in what loops over it are to be vectorised.
 template <int N> AUTOFN_FN DoubleDouble expm1_doubled(DoubleDouble m) {
@@ -869,81 +944,6 @@ template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
   } else {
     return autofn::sin(x, rest);
   }
-}
-
-// sin and cos of double-double numbers, to about 2^-75 up to 2^30, beyond that to double's digits.
-struct SineAndCosine {
-  DoubleDouble sine, less;  // less: cos - 1
-};
-
-template <int N> AUTOFN_FN SineAndCosine sine_doubled(SineAndCosine of) {
-  if constexpr (N == 0) {
-    return of;
-  } else {
-    const DoubleDouble twice = of.sine * 2.0;
-    return sine_doubled<N - 1>({twice + twice * of.less, -(of.sine * twice)});
-  }
-}
-
-// For |r| <= pi / 4, by way of r / 8.
-AUTOFN_FN SineAndCosine sine_of_rest(DoubleDouble r) {
-  const DoubleDouble x = times_power(r, 0.125), z = x * x;
-  double q = 0x1.6124613a86d09p-33;
-  q = std::fma(q, z.high, -0x1.ae64567f544e4p-26);
-  q = std::fma(q, z.high, 0x1.71de3a556c734p-19);
-  q = std::fma(q, z.high, -0x1.a01a01a01a01ap-13);
-  DoubleDouble s = DoubleDouble(0x1.1111111111111p-7, 0x1.1111111111111p-63) + z.high * q;
-  s = DoubleDouble(-0x1.5555555555555p-3, -0x1.5555555555555p-57) + z * s;
-  s = x + x * (z * s);
-  double p = -0x1.93974a8c07c9dp-37;
-  p = std::fma(p, z.high, 0x1.1eed8eff8d898p-29);
-  p = std::fma(p, z.high, -0x1.27e4fb7789f5cp-22);
-  p = std::fma(p, z.high, 0x1.a01a01a01a01ap-16);
-  DoubleDouble c = DoubleDouble(-0x1.6c16c16c16c17p-10, 0x1.f49f49f49f49fp-65) + z.high * p;
-  c = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + z * c;
-  c = z * (z * c - 0.5);
-  return sine_doubled<3>({s, c});
-}
-
-// Of x up to 2^30, n pi / 2 = x - r.
-AUTOFN_FN SineAndCosine sine_and_cosine_dd(DoubleDouble x) {
-  const double t = std::fma(x.high, 0x1.45f306dc9c883p-1, 0x1.8p+52), n = t - 0x1.8p+52;
-  // Products with the first five parts of pi / 2, of 23 bits each, are exact.
-  const double h = std::fma(n, -0x1.921fb4p+0, x.high);
-  DoubleDouble r = DoubleDouble(h) + n * -0x1.4442dp-24 + n * -0x1.846988p-48;
-  r = r + n * -0x1.8cc514p-72 + n * -0x1.80dc1cp-95 + x.low;
-  r = r + DoubleDouble(n) * DoubleDouble(-0x1.a252049c1114dp-120);
-  const SineAndCosine found = sine_of_rest(r);
-  const std::uint64_t u = bits(t);
-  const bool odd = (u & 1) != 0;
-  const DoubleDouble cosine = found.less + 1.0;
-  const DoubleDouble sine = choose(odd, cosine, found.sine);
-  const DoubleDouble other = choose(odd, -found.sine, cosine);
-  const bool turned = (u & 2) != 0;
-  const DoubleDouble less = choose((u & 3) != 0, choose(turned, -other, other) - 1.0, found.less);
-  return {choose(turned, -sine, sine), less};
-}
-
-// Beyond that in double. The cosine by half the angle: of a sine and a cosine of one angle GNU's
-// compiler makes one call, which it does not vectorise.
-AUTOFN_FN DoubleDouble sin_dd(DoubleDouble x) {
-  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
-  const DoubleDouble far(std::fma(x.low, cosine, std::sin(x.high)));
-  const DoubleDouble found = choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).sine, far);
-  return choose(x.high == 0.0, x, found);
-}
-
-AUTOFN_FN DoubleDouble cos_dd(DoubleDouble x) {
-  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
-  const DoubleDouble far(std::fma(-x.low, std::sin(x.high), cosine));
-  return choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).less + 1.0, far);
-}
-
-AUTOFN_FN DoubleDouble tan_dd(DoubleDouble x) { return sin_dd(x) / cos_dd(x); }
-
-AUTOFN_FN DoubleDouble sinc_dd(DoubleDouble x) {
-  const bool far = std::fabs(x.high) == INFINITY;
-  return choose(x.high == 0.0, 1.0, choose(far, 0.0, sin_dd(x) / x));
 }
 
 // v exp(x) from r and t, as exp_reduced.

@@ -109,17 +109,53 @@ void star_relu_double_backward_block(
     const T d_scale_one = d_scale[0];
     const T d_bias_one = d_bias[0];
     const T scale_one = scale[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::star_relu_double_backward(grad[i], d_x[i], d_scale_one, d_bias_one, x[i], scale_one,
+            grad_grad[i], grad_x[i], grad_scale[i]);
+        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_scale[i]);
+      }
+      if (odd == T(0)) continue;
   #pragma omp simd
-    for (std::int64_t i = 0; i < n; ++i) {
-      star_relu_double_backward(grad[i], d_x[i], d_scale_one, d_bias_one, x[i], scale_one,
-          grad_grad[i], grad_x[i], grad_scale[i]);
+      for (std::int64_t i = first; i < last; ++i) {
+        double again0, again1, again2;
+        scalar::star_relu_double_backward<double>(grad[i], d_x[i], d_scale_one, d_bias_one, x[i],
+            scale_one, again0, again1, again2);
+        grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+        grad_scale[i] = doubt(grad_scale[i]) == T(0) ? grad_scale[i] : T(again2);
+      }
     }
     return;
   }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i],
+          grad_grad[i], grad_x[i], grad_scale[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_scale[i]);
+    }
+    if (odd == T(0)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i],
-        grad_grad[i], grad_x[i], grad_scale[i]);
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1, again2;
+      scalar::star_relu_double_backward<double>(grad[i], d_x[i], d_scale[i], d_bias[i], x[i],
+          scale[i], again0, again1, again2);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+      grad_scale[i] = doubt(grad_scale[i]) == T(0) ? grad_scale[i] : T(again2);
+    }
   }
 }
 

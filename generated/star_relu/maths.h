@@ -71,6 +71,7 @@ AUTOFN_FN void star_relu_backward(T grad, T x, T scale, T& grad_x, T& grad_scale
   grad_bias = doubt(grad_bias) == T(0) ? grad_bias : T(grad_bias_);
 }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void star_relu_double_backward(
     T grad, T d_x, T d_scale, T d_bias, T x, T scale, T& grad_grad, T& grad_x, T& grad_scale) {
@@ -83,6 +84,23 @@ AUTOFN_FN void star_relu_double_backward(
   grad_grad = v5 + along(d_bias, d_bias);
   grad_x = along(d_x, grad * (v3 * (T(2) * v1))) + along(d_scale, v4 * d_scale);
   grad_scale = along(d_x, d_x * v4);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T>
+AUTOFN_FN void star_relu_double_backward(
+    T grad, T d_x, T d_scale, T d_bias, T x, T scale, T& grad_grad, T& grad_x, T& grad_scale) {
+  scalar::star_relu_double_backward(grad, d_x, d_scale, d_bias, x, scale, grad_grad, grad_x,
+      grad_scale);
+  if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_scale) == T(0)) return;
+  double grad_grad_, grad_x_, grad_scale_;
+  scalar::star_relu_double_backward<double>(grad, d_x, d_scale, d_bias, x, scale, grad_grad_,
+      grad_x_, grad_scale_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_scale = doubt(grad_scale) == T(0) ? grad_scale : T(grad_scale_);
 }
 
 }  // namespace autofn_star_relu

@@ -95,15 +95,25 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_double_backward(
     T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {
   const T v0 = T(1) - leak;
-  const T v1 = T(1) - times_sigmoid<kWay>(x, x);
-  const T v2 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x * v0, x), x);
-  const T v3 = grad * d_x;
-  const T v4 = v0 * v3 * (T(2) - x * autofn::tanh(T(0.5) * x));
-  const T v5 = along(d_x, d_x * (leak + (times_sigmoid<kWay>(v0, x) + v2)));
-  const T v6 = along(d_x, times_sigmoid<kWay>(times_sigmoid<kWay, true>(v4, x), x));
-  grad_grad = v5 + along(d_leak, times_sigmoid<kWay, true>(x * d_leak, x));
-  grad_x = v6 + along(d_leak, times_sigmoid<kWay, true>(v1 * (grad * d_leak), x));
-  grad_leak = along(d_x, times_sigmoid<kWay, true>(v1 * v3, x));
+  const T v1 = -x;
+  const T v2 = x * d_leak;
+  const bool c0 = v1 < T(-48);
+  const T v3 = d_x * grad;
+  const T v4 = d_leak * grad;
+  const T v5 = T(1) - x;
+  const T v6 = T(1) - times_sigmoid<kWay>(x, x);
+  const T v7 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x * v0, x), x);
+  const T v11 = c0 ? times_lower<kWay>(v2, v1) : times_sigmoid<kWay, true>(v2, x);
+  const T v8 = v0 * v3;
+  const T v9 = times_sigmoid<kWay, true>(v8 * (T(2) - x * autofn::tanh(T(0.5) * x)), x);
+  const T v10 = times_lower<kWay>(v8 * (x + T(2)), x);
+  const T v13 = c0 ? times_lower<kWay>(v4 * v5, v1) : times_sigmoid<kWay, true>(v4 * v6, x);
+  const T v15 = c0 ? times_lower<kWay>(v3 * v5, v1) : times_sigmoid<kWay, true>(v3 * v6, x);
+  const T v12 = along(d_x, d_x * (leak + (times_sigmoid<kWay>(v0, x) + v7)));
+  const T v14 = along(d_x, x < T(-48) ? v10 : times_sigmoid<kWay>(v9, x));
+  grad_grad = v12 + along(d_leak, v11);
+  grad_x = v14 + along(d_leak, v13);
+  grad_leak = along(d_x, v15);
 }
 
 }  // namespace autofn_leaky_silu

@@ -82,13 +82,17 @@ void log_gate_double_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      log_gate_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+      scalar::log_gate_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
+          grad_x[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      log_gate_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      double again0, again1;
+      scalar::log_gate_double_backward<double>(grad[i], d_x[i], x[i], again0, again1);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
     }
   }
 }

@@ -106,25 +106,39 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T log_gate_bac
   return T(scalar::log_gate_backward<double>(grad, x));
 }
 
+namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
   const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
   const T v2 = v1 + T(1);
-  const T v3 = T(1) / v2;
-  const T v4 = root_sum(v0, T(1));
-  const T v5 = autofn::asinh(v0);
-  const T v6 = v4 * v5;
-  const T v7 = T(2) * square(v4);
+  const T v3 = root_sum(v0, T(1));
+  const T v4 = autofn::asinh(v0);
+  const T v5 = v3 * v4;
+  const T v6 = powi<3>(v3);
+  const T v7 = T(2) * square(v3);
   const T v8 = -v7;
-  const T v9 = v5 * powi<3>(v4);
+  const T v9 = v4 * v6;
   const T v10 = v8 + (v9 + T(2) * v0);
   const bool c0 = v0 < T(0);
-  const T v11 = d_x * square(v3) * (c0 ? v2 + v6 : v1 * (v6 + T(1)) + T(1)) / v4;
+  const T v11 = d_x * (c0 ? v2 + v5 : v1 * (v5 + T(1)) + T(1)) / (v3 * square(v2));
   const T v12 = v8 + (v0 + v1 * (v10 + v0 * v1)) - v9;
-  const T v13 = c0 ? v12 : v0 + v1 * (v10 + v1 * (v0 - v9 - v7));
+  const T v13 = d_x * grad * (c0 ? v12 : v0 + v1 * (v10 + v1 * (v0 - v9 - v7)));
   grad_grad = times_lower<kWay>(v11, v0);
-  grad_x = times_lower<kWay>(-d_x * powi<3>(v3) * grad * v13 * powi<3>(T(1) / v4), v0);
+  grad_x = times_lower<kWay>(-v13 / (v6 * powi<3>(v2)), v0);
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void log_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  scalar::log_gate_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
+  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  double grad_grad_, grad_x_;
+  scalar::log_gate_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_log_gate
