@@ -54,9 +54,6 @@ WITHIN = 2.0**40
 CANCELLING = 24
 """Points, of those, at which all tensors are nearly alike, or all but one that is small."""
 
-SIZES = (-39, -20, 20, 39)
-"""Powers of two, around which all tensors are nearly alike, but perhaps for a sign."""
-
 LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
 
@@ -127,9 +124,6 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
         size = rng.uniform(85, 103) if k % 2 else 10 ** rng.uniform(2, (3.4, 12)[k // 2 % 2])
         values[tensors[k % len(tensors)]] = _signed(rng, size)
         found.append({**values, **given})
-    for scale in (2.0**k for k in SIZES):
-        near = {name: _single(scale * (1 + rng.uniform(-1, 1) / 16)) for name in tensors}
-        found += [{**near, **given}, {**near, tensors[0]: -near[tensors[0]], **given}]
     for name in tensors:
         # Its exponential overflows or vanishes, the differences of the others are 0.
         for far in FAR:

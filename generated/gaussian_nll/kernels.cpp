@@ -8,11 +8,6 @@
 namespace autofn_gaussian_nll {
 
 // See kernels_double_double.cpp.
-void gaussian_nll_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform);
-
-// See kernels_double_double.cpp.
 void gaussian_nll_backward_block_double_double(
     std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
     bool uniform);
@@ -169,7 +164,7 @@ using namespace autofn_gaussian_nll;
 
 const Blocks kBlocks[] = {
     {gaussian_nll_forward_block<float>, gaussian_nll_forward_block_16_bits<float>,
-        gaussian_nll_forward_block_double_double},
+        gaussian_nll_forward_block<double>},
     {gaussian_nll_backward_block<float>, gaussian_nll_backward_block_16_bits<float>,
         gaussian_nll_backward_block_double_double},
     {gaussian_nll_double_backward_block<float>, gaussian_nll_double_backward_block<float>,

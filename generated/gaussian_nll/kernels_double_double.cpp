@@ -7,23 +7,6 @@
 
 namespace autofn_gaussian_nll {
 
-void gaussian_nll_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform) {
-  using T = double;
-  const T* input = inputs[0];
-  const T* target = inputs[1];
-  const T* log_var = inputs[2];
-  T* out = outputs[0];
-  (void)numbers;
-  (void)uniform;
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = gaussian_nll_forward_double_double<autofn::DoubleDouble>(input[i], target[i],
-        log_var[i]);
-  }
-}
-
 void gaussian_nll_backward_block_double_double(
     std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
     bool uniform) {

@@ -32,13 +32,6 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-// float64's, of double-double numbers: terms cancel, or are magnified.
-template <typename T>
-AUTOFN_FN double gaussian_nll_forward_double_double(T input, T target, T log_var) {
-  const T v0 = T(0.5) * autofn::times_exp_dd(autofn::power<2>(input - target), -log_var);
-  return autofn::rounded(T(0.5) * log_var + v0);
-}
-
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
@@ -60,12 +53,8 @@ AUTOFN_FN T gaussian_nll_forward_16_bits(T input, T target, T log_var) {
 // gaussian_nll_forward_16_bits.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T gaussian_nll_forward(T input, T target, T log_var) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    return gaussian_nll_forward_double_double<autofn::DoubleDouble>(input, target, log_var);
-  } else {
-    return T(scalar::gaussian_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
-        log_var));
-  }
+  return T(scalar::gaussian_nll_forward<double, autofn::in_double<T>(kWay)>(input, target,
+      log_var));
 }
 
 // float64's, of double-double numbers: terms cancel, or are magnified.

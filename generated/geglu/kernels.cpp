@@ -54,16 +54,13 @@ void geglu_backward_block(
     T odd = T(0);  // NaN where an output is
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
-      scalar::geglu_backward<T, autofn::kTried>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
-      odd += doubt(grad_gate[i]) + doubt(grad_x[i]);
+      geglu_backward<T, autofn::kTried>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+      odd += grad_gate[i] * T(0) + grad_x[i] * T(0);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
-      double again0, again1;
-      scalar::geglu_backward<double>(grad[i], gate[i], x[i], again0, again1);
-      grad_gate[i] = doubt(grad_gate[i]) == T(0) ? grad_gate[i] : T(again0);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+      geglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
     }
   }
 }

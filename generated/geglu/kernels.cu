@@ -68,6 +68,7 @@ template <typename S> struct geglu_backward_op {
   // Which operands are tensors, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x3;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* gate;
@@ -103,7 +104,7 @@ template <typename S> struct geglu_backward_op {
     Pack<T, N> grad_gate_v, grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      geglu_backward(widen(in.grad.at[k]), widen(in.gate.at[k]), widen(in.x.at[k]),
+      geglu_backward<T, kWay>(widen(in.grad.at[k]), widen(in.gate.at[k]), widen(in.x.at[k]),
           grad_gate_v.at[k], grad_x_v.at[k]);
     }
     if (grad_gate != nullptr) at.store(0, grad_gate, grad_gate_v);

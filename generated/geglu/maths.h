@@ -29,18 +29,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// c0 * t**n + ... + cn; in single precision without the first kCut terms,
-// which are below its last digit.
-template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
-template <int kCut, typename T, typename... C>
-AUTOFN_FN T polynomial_from(T t, T v, T c, C... rest) {
-  if constexpr (kCut > 0 && sizeof(T) < 8) return polynomial_from<kCut - 1>(t, c, rest...);
-  return polynomial_from<0>(t, std::fma(v, t, c), rest...);
-}
-template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, C... rest) {
-  return polynomial_from<kCut>(t, c, rest...);
-}
-
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> AUTOFN_FN T doubt(T v) {
@@ -97,51 +85,31 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T geglu_forwar
   return times_sigmoid<kWay>(gate * x, gate * v2, v8);
 }
 
-namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = gate + T(0.7524614334106445) - T(1.1339628268847483e-08);
-  const T v1 = grad * x;
-  const T v2 = square(gate);
-  const T v3 = T(0.07135481627260025) * v2;
-  const T v4 = v3 + T(1.5957691216057308);
-  const T v5 = gate * v4;
-  const T v6 = -v5;
-  const T v7 = std::fma(T(0.07135481627260025), v2, -(T(0.07135481627260025) * v2));
-  const T v8 = std::fma(T(0.07135481627260025), std::fma(gate, gate, -(gate * gate)), v7);
-  const T v9 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
-  const T v10 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
-  const T v11 = sum_rest(v3, T(1.5957691216057308)) + std::fma(v2, v9, v8) + v10;
-  const T v12 = std::fma(gate, v11, std::fma(gate, v4, -(gate * v4)));
-  const T v13 = -v12;
-  const bool c0 = v6 < T(0);
-  const T v14 = autofn::value(autofn::decay<kWay>(std::fabs(v6), -(c0 ? -v13 : v13)));
-  const T v15 = v14 + T(1);
-  const T v16 = T(0.21406444881780073) * powi<3>(gate) + T(1.5957691216057308) * gate;
-  const T v17 = autofn::value(autofn::decay<kWay>(std::fabs(v5), -(v5 < T(0) ? v13 : v12)));
-  const T v18 = v17 + T(1);
-  const T v19 = v1 * (c0 ? v14 * (v16 + T(1)) + T(1) : v15 + v16) / (v15 * v18);
-  const T v20 = polynomial<7>(v0, T(-3.1534944173804084e-06), T(5.7895774808057656e-06),
-      T(-1.5218770230710257e-05), T(-3.4949392347596395e-05), T(0.00012421374610165252),
-      T(0.0002639274587896897), T(-0.0009274409892124961), T(-0.002422731843263958),
-      T(0.005261059240061513), T(0.019682309459813852), T(-0.016619328342942892),
-      T(-0.11394448308095892), T(-0.015782853521848376), T(0.38751844613578895),
-      T(0.4304000910248585));
-  grad_gate = std::fabs(v0) < T(0.1875) ? v0 * v1 * v20 : times_lower<kWay>(v19, v5, v12);
-  grad_x = times_lower<kWay>(gate * grad / v18, v5, v12);
-}
-}  // namespace scalar
-
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void geglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  scalar::geglu_backward<T, autofn::kTried>(grad, gate, x, grad_gate, grad_x);
-  if (doubt(grad_gate) + doubt(grad_x) == T(0)) return;
-  double grad_gate_, grad_x_;
-  scalar::geglu_backward<double>(grad, gate, x, grad_gate_, grad_x_);
-  grad_gate = doubt(grad_gate) == T(0) ? grad_gate : T(grad_gate_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  const T v0 = T(1.0) * grad;
+  const bool c0 = gate > T(64);
+  const T v1 = square(gate);
+  const T v2 = T(0.07135481627260025) * v1;
+  const T v3 = v2 + T(1.5957691216057308);
+  const T v4 = gate * v3;
+  const T v5 = -v4;
+  const T v6 = std::fma(T(0.07135481627260025), v1, -(T(0.07135481627260025) * v1));
+  const T v7 = std::fma(T(0.07135481627260025), std::fma(gate, gate, -(gate * gate)), v6);
+  const T v8 = constant_rest<T>(0.07135481627260025, -4.1218577217431825e-18);
+  const T v9 = constant_rest<T>(1.5957691216057308, -9.96930880911092e-17);
+  const T v10 = sum_rest(v2, T(1.5957691216057308)) + std::fma(v1, v8, v7) + v9;
+  const T v11 = std::fma(gate, v10, std::fma(gate, v3, -(gate * v3)));
+  const T v12 = -v11;
+  const bool c1 = v5 < T(0);
+  const T v13 = autofn::value(autofn::decay<kWay>(std::fabs(v5), -(c1 ? -v12 : v12)));
+  const T v14 = v13 + T(1);
+  const T v15 = T(0.21406444881780073) * powi<3>(gate) + T(1.5957691216057308) * gate;
+  const T v16 = autofn::value(autofn::decay<kWay>(std::fabs(v4), -(v4 < T(0) ? v12 : v11)));
+  const T v17 = v16 + T(1);
+  const T v18 = grad * x * (c1 ? v13 * (v15 + T(1)) + T(1) : v14 + v15) / (v14 * v17);
+  grad_gate = c0 ? v0 * x : times_lower<kWay>(v18, v4, v11);
+  grad_x = c0 ? v0 * gate : times_lower<kWay>(grad * gate / v17, v4, v11);
 }
 
 namespace scalar {
