@@ -449,7 +449,9 @@ class _Search:
             for k, (point, values) in enumerate(zip(truth.points, truth.truths, strict=True))
             if k % 3 == 0 or any(map(simulate.is_extreme, values))
         ]
-        binades = sample.inside(sample.binades(self._given, self._tensors), self._domains)
+        binades = sample.inside(
+            sample.at_sizes(self._given, self._tensors, sample.BINADES), self._domains
+        )
         kept += map(self._with_outputs, binades)
         tensors = {each.name for _, each in inputs if ELEMENT in each.axes}
         for form in (simulate.BFLOAT16, simulate.FLOAT16):

@@ -51,8 +51,7 @@ class _Cpp:
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         op = OPS[node.op]
         level = _LEVELS.get(node.op, ATOM)
-        if node.op == "polynomial":
-            args = (args[0], Text(", ".join(each.code for each in args[1:])))
+        args = _listed(node, args)
         if level == ATOM or node.op == "rsqrt":
             return Text(op.cpp.format(*(arg.code for arg in args), n=node.n), level)
         if node.op == "select":
@@ -67,6 +66,13 @@ class _Cpp:
                 *(arg.within(level + 1) for arg in args[1:]),
             ]
         return Text(op.cpp.format(*operands), level)
+
+
+def _listed(node: Node, args: tuple[Text, ...]) -> tuple[Text, ...]:
+    """The arguments, a polynomial's coefficients as one."""
+    if node.op != "polynomial":
+        return args
+    return args[0], Text(", ".join(each.code for each in args[1:]))
 
 
 CPP: Dialect = _Cpp()
@@ -85,10 +91,9 @@ class _DoubleDouble(_Cpp):
 
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         spelled = DOUBLE_DOUBLE[node.op]
-        if node.op == "polynomial":
-            args = (args[0], Text(", ".join(each.code for each in args[1:])))
         if spelled == OPS[node.op].cpp:
             return super().operation(node, args, numbers)
+        args = _listed(node, args)
         level = _LEVELS["rsqrt"] if node.op == "rsqrt" else ATOM
         return Text(spelled.format(*(arg.code for arg in args), n=node.n), level)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from autofn.ops import OPS
 
@@ -60,8 +61,8 @@ def polynomial(t: float, terms: Sequence[float]) -> float:
     return value
 
 
-def power(value: float, n: int, rounded: Callable[[float], float]) -> float:
-    """By squaring, as the helper of that name does."""
+def power(value: Any, n: int, rounded: Callable[[Any], Any]) -> Any:
+    """By squaring, as the helper of that name does; of numbers of any kind."""
     if n == 1:
         return value
     half = power(value, n // 2, rounded)

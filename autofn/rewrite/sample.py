@@ -150,16 +150,8 @@ def closer(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     return points(tensors, given, seed=1)[: SEVERAL + UNIFORM]
 
 
-BINADES = range(-132, 128, 5)
-"""Powers of two, of numbers as 16-bit types are looked at: all of theirs are."""
-
-
-def binades(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
-    """Points of all magnitudes, where there is one tensor."""
-    if len(tensors) != 1 or not all_points:
-        return []
-    sizes = [sign * 1.4375 * 2.0**k for k in BINADES for sign in (1.0, -1.0)]
-    return [{**all_points[0], tensors[0]: size} for size in sizes]
+BINADES = tuple(1.4375 * 2.0**k for k in range(-132, 128, 5))
+"""Sizes of numbers as 16-bit types are looked at: all magnitudes of theirs are."""
 
 
 BESIDE_BORDERS = (0.002, 0.006, 0.012, 0.02, 0.03, 0.045, 0.07)

@@ -184,19 +184,26 @@ def _with_wide(
         return chosen
     others = dict.fromkeys(replace(each.program, arithmetic="single") for each in candidates)
     others.pop(replace(chosen, arithmetic="single"), None)
-    for arithmetic in ("single", "double-double"):
-        tried = _in_64_bits(arithmetic, others if arithmetic == "single" else [chosen, *others])
-        for other in tried:
-            now = error(other, sample, best=found, form=DOUBLE)
-            less_wrong = now.bad == found.bad and bar < found.ulp > BETTER * now.ulp
-            if now.whole and (now.bad < found.bad or less_wrong):
-                program, found = other, now
-                if not found.bad and found.ulp <= BUDGET * bar:
-                    break
-        mild = error(program, sample, form=DOUBLE, mild=True)
-        if not found.bad and (found.ulp + mild.ulp) / 2 <= bar:
-            break
+    program, found = _less_wrong(chosen, found, _in_64_bits("single", others), sample, bar)
+    mild = error(program, sample, form=DOUBLE, mild=True)
+    if found.bad or (found.ulp + mild.ulp) / 2 > bar:
+        tried = _in_64_bits("double-double", [chosen, *others])
+        program, _ = _less_wrong(program, found, tried, sample, bar)
     return chosen if program is chosen else replace(chosen, wide=program)
+
+
+def _less_wrong(
+    program: Program, found: Error, others: Iterable[Program], sample: Sample, bar: float
+) -> tuple[Program, Error]:
+    """The program of these, or the one before them, that is clearly the least wrong in float64."""
+    for other in others:
+        now = error(other, sample, best=found, form=DOUBLE)
+        less_wrong = now.bad == found.bad and bar < found.ulp > BETTER * now.ulp
+        if now.whole and (now.bad < found.bad or less_wrong):
+            program, found = other, now
+            if not found.bad and found.ulp <= BUDGET * bar:
+                break
+    return program, found
 
 
 def _in_64_bits(arithmetic: Arithmetic, programs: Iterable[Program]) -> list[Program]:

@@ -228,14 +228,13 @@ def _in_format(
     quick = program.arithmetic in ("quick", "quick double") and given is SINGLE
     of_format = _in_digits if form is DOUBLE_DOUBLE else _in_floats
     with mp.workprec(WORKING):
-        found = of_format(program, point, seed, form, given, quick)
-    return [None if o.node is None else found[o.node] for o in program.outputs]
+        return of_format(program, point, seed, form, given, quick)
 
 
 def _in_digits(
     program: Program, point: Point, seed: int | None, form: Format, given: Format, quick: bool
 ) -> list[Any]:
-    """Each value, as a number of any precision that is rounded."""
+    """Each output, of numbers of any precision that are rounded."""
     found: list[Any] = []
     for index, node in enumerate(program.nodes):
         if node.op == "input":
@@ -245,7 +244,7 @@ def _in_digits(
         else:
             args = _looked_at(node.op, [found[arg] for arg in node.args], form)
             found.append(_simulated(node, args, _turn(index, seed), form, quick))
-    return found
+    return [None if o.node is None else found[o.node] for o in program.outputs]
 
 
 def _in_floats(
@@ -277,10 +276,7 @@ def _in_floats(
                 digits[index], computed = exactly, _float(exactly)
             value = computed
         found.append(value)
-    for output in program.outputs:
-        if output.node is not None:
-            digits_of(output.node)
-    return [digits.get(number) for number in range(len(found))]
+    return [None if o.node is None else digits_of(o.node) for o in program.outputs]
 
 
 def _native(
@@ -295,7 +291,7 @@ def _native(
             value = native(*args)
             return value if isinstance(value, bool) else nearest(value)
         if node.op == "powi":
-            return machine.power(args[0], node.n or 1, nearest)
+            return float(machine.power(args[0], node.n or 1, nearest))
         if node.op == "sum_rest":
             return machine.sum_rest(args[0], args[1], nearest)
         if form is SINGLE:
@@ -377,18 +373,15 @@ def _turn(index: int, seed: int | None) -> int:
 def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool) -> Any:
     op = OPS[node.op]
     try:
-        if node.op == "sum_rest":
-            total = mp.fadd(*args, exact=True)
-            return _minus_rounded(total, form)
         if node.op == "product_rest":
             return _minus_rounded(mp.fmul(*args, exact=True), form)
         if node.op == "fma":
             a, b, c = args
             return rounded(mp.fadd(mp.fmul(a, b, exact=True), c, exact=True), form)
         if node.op == "polynomial":
-            return _polynomial(node, args, form)
+            return _polynomial(args, form)
         if node.op == "powi":
-            return _power(args[0], node.n or 1, form)
+            return machine.power(args[0], node.n or 1, lambda value: rounded(value, form))
         if node.op.startswith("times_sech2") and mp.mag(args[0]) > form.top - 2:
             return mp.inf if args[0] > 0 else -mp.inf  # four times that is formed first
         if node.op.startswith("times_"):
@@ -420,18 +413,9 @@ def _magnified(op: str, value: Any) -> Any:
     return 1 + abs(mp.mag(value)) if op in ("pow", "pow1pm1") else 1
 
 
-def _power(value: Any, n: int, form: Format) -> Any:
-    """By squaring, as the helper of that name does."""
-    if n == 1:
-        return value
-    half = _power(value, n // 2, form)
-    square = rounded(half * half, form)
-    return rounded(square * value, form) if n % 2 else square
-
-
-def _polynomial(node: Node, args: list[Any], form: Format) -> Any:
-    t, *terms = args
-    value, *rest = terms[node.n if form is SINGLE else 0 :]
+def _polynomial(args: list[Any], form: Format) -> Any:
+    """In double and beyond; in single precision, with fewer terms, it is `machine`'s."""
+    t, value, *rest = args
     for term in rest:
         value = rounded(mp.fadd(mp.fmul(value, t, exact=True), term, exact=True), form)
     return value
@@ -439,7 +423,7 @@ def _polynomial(node: Node, args: list[Any], form: Format) -> Any:
 
 def _minus_rounded(value: Any, form: Format) -> Any:
     near = rounded(value, form)
-    # As in a machine: what an overflowing sum lost is not a number.
+    # As in a machine: what an overflowing product lost is not a number.
     return rounded(mp.fsub(value, near, exact=True), form) if mp.isfinite(near) else mp.nan
 
 
