@@ -58,7 +58,14 @@ def _spherical_bessel_exact(n: int, x: Any) -> Any:
 
 
 def _polygamma_exact(n: int, x: Any) -> Any:
-    """mpmath's own steps through the integers below zero one by one: reflected there."""
+    """mpmath's own steps through the integers below zero one by one: reflected there.
+
+    And it makes an integer of x, of as many digits as x has.
+    """
+    if mpmath.isfinite(x) and mpmath.mag(x) > mpmath.mp.prec:
+        if x < 0:
+            return mpmath.nan  # x is an integer
+        return (-1) ** (n + 1) * mpmath.factorial(n - 1) / x**n if n else mpmath.log(x)
     if x > -20:
         return mpmath.polygamma(n, x)
     cot = mpmath.cospi(x) / mpmath.sinpi(x)
@@ -629,7 +636,15 @@ _TABLE = [
         lambda u: (sympy.polygamma(0, u),),
         domain=(0.2, 3.0),
     ),
-    Op("digamma", "torch.digamma({0})", "digamma({0})", 80, 4.0, mpmath.digamma, domain=(0.2, 3.0)),
+    Op(
+        "digamma",
+        "torch.digamma({0})",
+        "digamma({0})",
+        80,
+        4.0,
+        lambda a: _polygamma_exact(0, a),
+        domain=(0.2, 3.0),
+    ),
     Op(
         "polygamma",
         "_polygamma({n}, {0})",
@@ -1209,6 +1224,8 @@ TORCH_HELPERS: Mapping[str, str] = {
     """The n-th derivative of digamma, n >= 1."""
     # PyTorch's trigamma has 9 digits; its zeta, for x > 0, has all.
     zeta = torch.special.zeta(torch.full_like(x, n + 1), torch.where(x > 0, x, 1))
+    # It is 0 where x**-(n + 1) is: far out the sum over k of (x + k)**-(n + 1) is its integral.
+    zeta = torch.where(x > 1e20, x**-n / n, zeta)
     exact = (-1) ** (n + 1) * math.factorial(n) * zeta
     return torch.where(x > 0, exact, torch.special.polygamma(n, x))''',
     "_sign": '''def _sign(x):

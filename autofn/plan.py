@@ -52,12 +52,14 @@ class Operand:
 
     `name` is what the rest of the package calls it, `cname` its C++ identifier. A `tensor` has
     the kernel's dtype, a `parameter` (learnable scalar or per-channel) and a `number` the compute
-    type; numbers are passed by value.
+    type; numbers are passed by value. `dim`: the dimension of the output that a per-channel
+    parameter runs along.
     """
 
     name: str
     cname: str
     role: Role
+    dim: int | None = None
 
 
 @dataclass(frozen=True)
@@ -617,16 +619,14 @@ def _kernel(
     namer = Namer()
     # Cotangents first: they tell the dtype of the outputs.
     inputs = tuple(
-        Operand(each.name, namer(cpp_name(each.name)), _role(each, definition))
+        _operand(each.name, namer(cpp_name(each.name)), each.number, definition)
         for each in sorted(program.inputs, key=lambda each: each.name not in made.grads)
         if pass_name == "forward" or each.name in used or each.name in made.grads
     )
     outputs = tuple(
-        Operand(
-            each.name,
-            namer(cpp_name(f"grad_{each.name}" if each.like else each.name)),
-            _role_of(each.name, definition) if each.like else "tensor",
-        )
+        _operand(each.name, namer(cpp_name(f"grad_{each.name}")), False, definition)
+        if each.like
+        else Operand(each.name, namer(cpp_name(each.name)), "tensor")
         for each in program.outputs
     )
     function = f"{cpp_name(definition.name)}_{pass_name}{suffix}"
@@ -639,12 +639,14 @@ def is_alike(definition: Definition) -> bool:
     return [leaf.kind for leaf in definition.differentiable] == [Kind.TENSOR]
 
 
-def _role(each: Input, definition: Definition) -> Role:
-    return "number" if each.number else _role_of(each.name, definition)
-
-
-def _role_of(name: str, definition: Definition) -> Role:
+def _operand(name: str, cname: str, number: bool, definition: Definition) -> Operand:
+    """number: whether it is one, and no value of a leaf that has a gradient."""
+    if number:
+        return Operand(name, cname, "number")
     for leaf in definition.differentiable:
         if name in (leaf.name, direction_name(leaf.name)):
-            return "parameter" if leaf.kind in (Kind.LEARNABLE, Kind.PER_CHANNEL) else "tensor"
-    return "tensor"
+            if leaf.kind is Kind.PER_CHANNEL:
+                return Operand(name, cname, "parameter", leaf.parameter.dim)
+            if leaf.kind is Kind.LEARNABLE:
+                return Operand(name, cname, "parameter")
+    return Operand(name, cname, "tensor")

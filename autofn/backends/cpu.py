@@ -51,6 +51,7 @@ class _Block:
     loop: _Loop
     uniform: tuple[str, ...]
     uniform_loop: _Loop
+    in_double_double: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,7 @@ def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -
     """The package's CPU files, path to text; `header` is what every first line says."""
     of_kernels = [_blocks(*each) for each in kernels]
     blocks = list(dict.fromkeys(block for each in of_kernels for block in each))
-    wide = [each for each in blocks if each.block.endswith(cpp.IN_TWO_PARTS)]
+    wide = [each for each in blocks if each.in_double_double]
 
     def file_text(file: str, entries: list[_Entry], blocks: list[_Block]) -> str:
         return rendered(
@@ -121,13 +122,20 @@ def _names(kernel: Kernel) -> dict[str, str]:
 
 
 def _entry(kernel: Kernel, blocks: tuple[_Block, _Block, _Block]) -> _Entry:
-    roles = "".join(each.role[0] for each in (*kernel.tensors, *kernel.outputs))
+    places = [_place(each) for each in (*kernel.tensors, *kernel.outputs)]
     counts = f"{len(kernel.tensors)}, {len(kernel.numbers)}, {len(kernel.outputs)}"
-    line = f'     {counts}, Takes::{takes(kernel)}, "{roles}"}},'
-    each, short, wide = (each.block for each in blocks)
-    wide = wide if wide.endswith(cpp.IN_TWO_PARTS) else f"{wide}<double>"
-    listed = [f"{each}<float>", f"{short}<float>", wide]
-    return _Entry((*_literal(schema(kernel)), line), cpp.wrapped("{", listed, "},", indent=4))
+    rest = cpp.wrapped(f"{counts}, Takes::{takes(kernel)}, {{", places, "}},", indent=5)
+    each, short, wide = blocks
+    of_float64 = wide.block if wide.in_double_double else f"{wide.block}<double>"
+    listed = [f"{each.block}<float>", f"{short.block}<float>", of_float64]
+    lines = (*_literal(schema(kernel)), *rest.splitlines())
+    return _Entry(lines, cpp.wrapped("{", listed, "},", indent=4))
+
+
+def _place(operand: Operand) -> str:
+    if operand.role == "tensor":
+        return "kTensor"
+    return "kScalar" if operand.dim is None else str(operand.dim)
 
 
 def _blocks(kernel: Kernel, program: Program) -> tuple[_Block, _Block, _Block]:
@@ -141,7 +149,8 @@ def _blocks(kernel: Kernel, program: Program) -> tuple[_Block, _Block, _Block]:
         name += cpp.IN_TWO_PARTS
         wide = _block(name, kernel, program_wide, cpp.call_in_double_double(kernel))
         # One loop: such programs are long to compile.
-        wide = replace(wide, uniform=(), unused=tuple(dict.fromkeys((*wide.unused, "uniform"))))
+        unused = tuple(dict.fromkeys((*wide.unused, "uniform")))
+        wide = replace(wide, uniform=(), unused=unused, in_double_double=True)
     return first, short, wide
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from autofn.emit.declarations import literal, tuple_text, unpacked
 from autofn.emit.identifiers import Names
-from autofn.model import TENSORS, Choice, Definition, Kind
+from autofn.model import TENSORS, Choice, Definition
 from autofn.plan import Kernel, Pass, Plan, direction_name, is_alike
 
 
@@ -128,16 +128,11 @@ def direct_call(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
     given = {names.of[leaf.name]: names.argument(leaf) for leaf in definition.numbers}
     tensors = [names.of[leaf.name] for leaf in definition.differentiable]
     dtype = [] if forward.alike else [f"_t.CODES[{tensors[0]}.dtype]"]
-    aligned = None
-    if any(leaf.kind is not Kind.TENSOR for leaf in definition.differentiable):
-        if tensors != [names.of[each.name] for each in forward.tensors]:
-            return ""
-        aligned = [f"*_t.align({tuple_text(tensors)}, _LAYOUT)"]
-    return _call(forward, names, dtype, given, aligned)
+    return _call(forward, names, dtype, given)
 
 
 def direct_backward(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:
-    """The call of the backward op where nothing needs to be chosen or aligned; else empty."""
+    """The call of the backward op where nothing needs to be chosen; else empty."""
     kernel = _only_backward(made, kernels)
     if kernel is None:
         return ""
@@ -173,11 +168,13 @@ def _only_backward(made: Plan, kernels: tuple[Kernel, ...]) -> Kernel | None:
 
 
 def direct_test(definition: Definition, names: Names) -> str:
-    """That the op takes these tensors, and the numbers are none that a call has to refuse."""
+    """That the op takes these tensors, and there is nothing that a call has to refuse."""
     tensors = ", ".join(names.of[leaf.name] for leaf in definition.differentiable)
     find = f"ops := _t.direct({tensors})"
-    numbers = [f"not isinstance({names.argument(leaf)}, Tensor)" for leaf in definition.numbers]
-    return " and ".join([f"({find})", *numbers]) if numbers else find
+    more = [f"not isinstance({names.argument(leaf)}, Tensor)" for leaf in definition.numbers]
+    if any(leaf.kind not in TENSORS for leaf in definition.differentiable):
+        more.append(f"_t.fit(({tensors}), _LAYOUT)")
+    return " and ".join([f"({find})", *more]) if more else find
 
 
 def _call(
@@ -185,10 +182,9 @@ def _call(
     names: Names,
     extra: list[str],
     given: Mapping[str, str] | None = None,
-    tensors: list[str] | None = None,
 ) -> str:
-    """Calls the op of a kernel; `given`: what stands for numbers, `tensors` for the tensors."""
-    memory = tensors or [names.of[each.name] for each in kernel.tensors]
+    """Calls the op of a kernel; `given`: what stands for numbers."""
+    memory = [names.of[each.name] for each in kernel.tensors]
     numbers = [names.of[each.name] for each in kernel.numbers]
     numbers = [(given or {}).get(number, number) for number in numbers]
     return f"ops.{kernel.op}({', '.join([*memory, *numbers, *extra])})"

@@ -323,6 +323,9 @@ _rgamma: Unary = _unary(_real(mp.rgamma), lambda x, y: neg(mul(y, polygamma(mp.z
 def _psi(order: int, x: Real) -> Real:
     if _at_pole(x):
         return mp.nan
+    if mp.mag(x) > mp.prec:  # mpmath makes an integer of it, which may have too many digits
+        first = mp.log(x) if order == 0 else (-1) ** (order + 1) * mp.factorial(order - 1)
+        return first / x**order
     if x > -20:
         return mp.psi(order, x)
     # mpmath steps down from 0 one by one. d/du cot(u) = -(1 + cot(u)**2), order times over.

@@ -17,18 +17,18 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 const Kernel kKernels[] = {
     {"forward_settings_squash_none(Tensor x, float settings_scale, float settings_shift) -> "
      "Tensor",
-     1, 2, 1, Takes::nothing, "tt"},
+     1, 2, 1, Takes::nothing, {kTensor, kTensor}},
     {"backward_settings_squash_none(Tensor grad, float settings_scale) -> Tensor",
-     1, 1, 1, Takes::nothing, "tt"},
+     1, 1, 1, Takes::nothing, {kTensor, kTensor}},
     {"forward_settings_squash_tanh(Tensor x, float settings_scale, float settings_shift) -> "
      "Tensor",
-     1, 2, 1, Takes::nothing, "tt"},
+     1, 2, 1, Takes::nothing, {kTensor, kTensor}},
     {"backward_settings_squash_tanh(Tensor grad, Tensor x, float settings_scale, float "
      "settings_shift) -> Tensor",
-     2, 2, 1, Takes::nothing, "ttt"},
+     2, 2, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward_settings_squash_tanh(Tensor grad, Tensor d_x, Tensor x, float "
      "settings_scale, float settings_shift, int needs, SymInt[] likes) -> (Tensor, Tensor)",
-     3, 2, 2, Takes::likes, "ttttt"},
+     3, 2, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 5;
 

@@ -94,8 +94,10 @@ class BesselBasisFunction(Function):
 
     @staticmethod
     def forward(x, n, cutoff, aligned=False):
-        if not aligned and ((ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor)):
-            return ops.forward(*_t.align((x, n), _LAYOUT), cutoff, _t.CODES[x.dtype])
+        if not aligned and (
+            (ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor) and _t.fit((x, n), _LAYOUT)
+        ):
+            return ops.forward(x, n, cutoff, _t.CODES[x.dtype])
         tensors, values = (x, n), (cutoff,)
         _t.check(tensors, ("x", "n"), values, ("cutoff",))
         if not aligned:
@@ -118,7 +120,7 @@ class BesselBasisFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, n = saved
             cutoff, = ctx.values
@@ -306,8 +308,8 @@ def _call(x, n, cutoff):
         else:
             traced = _BesselBasisTraced.forward if nested else _BesselBasisTraced.apply
             outputs = traced(x, n, cutoff)
-    elif (ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor):
-        outputs = ops.forward(*_t.align((x, n), _LAYOUT), cutoff, _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, n)) and not isinstance(cutoff, Tensor) and _t.fit((x, n), _LAYOUT):
+        outputs = ops.forward(x, n, cutoff, _t.CODES[x.dtype])
     elif _t.stand_ins(x, n):
         return handle_torch_function(_call, (x, n), x, n, cutoff)
     elif _t.tracing():

@@ -16,10 +16,10 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor n_, float cutoff, int dtype) -> Tensor",
-     2, 1, 1, Takes::dtype, "tpt"},
+     2, 1, 1, Takes::dtype, {kTensor, -1, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
-     3, 1, 2, Takes::likes, "ttptp"},
+     3, 1, 2, Takes::likes, {kTensor, kTensor, -1, kTensor, -1}},
 };
 const int kKernelCount = 2;
 

@@ -16,13 +16,14 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, float epsilon, int dtype) -> Tensor",
-     2, 1, 1, Takes::dtype, "ttt"},
+     2, 1, 1, Takes::dtype, {kTensor, kTensor, kTensor}},
     {"backward(Tensor grad, Tensor input, Tensor target, float epsilon, int needs, SymInt[] "
      "likes) -> (Tensor, Tensor)",
-     3, 1, 2, Takes::likes, "ttttt"},
+     3, 1, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor input, Tensor "
      "target, float epsilon, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 1, 3, Takes::likes, "tttttttt"},
+     5, 1, 3, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor}},
 };
 const int kKernelCount = 3;
 

@@ -113,8 +113,10 @@ class DytFunction(Function):
 
     @staticmethod
     def forward(x, alpha, gamma, beta, aligned=False):
-        if not aligned and (ops := _t.direct(x, alpha, gamma, beta)):
-            return ops.forward(*_t.align((x, alpha, gamma, beta), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and (
+            (ops := _t.direct(x, alpha, gamma, beta)) and _t.fit((x, alpha, gamma, beta), _LAYOUT)
+        ):
+            return ops.forward(x, alpha, gamma, beta, _t.CODES[x.dtype])
         tensors, values = (x, alpha, gamma, beta), ()
         _t.check(tensors, ("x", "alpha", "gamma", "beta"), values, ())
         if not aligned:
@@ -147,7 +149,7 @@ class DytFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 5
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, alpha, gamma = saved
             found = ops.backward(
@@ -347,8 +349,8 @@ def _call(x, alpha, gamma, beta):
         else:
             traced = _DytTraced.forward if nested else _DytTraced.apply
             outputs = traced(x, alpha, gamma, beta)
-    elif ops := _t.direct(x, alpha, gamma, beta):
-        outputs = ops.forward(*_t.align((x, alpha, gamma, beta), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, alpha, gamma, beta)) and _t.fit((x, alpha, gamma, beta), _LAYOUT):
+        outputs = ops.forward(x, alpha, gamma, beta, _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha, gamma, beta):
         return handle_torch_function(_call, (x, alpha, gamma, beta), x, alpha, gamma, beta)
     elif _t.tracing():

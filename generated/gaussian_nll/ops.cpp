@@ -16,14 +16,15 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor input, Tensor target, Tensor log_var, int dtype) -> Tensor",
-     3, 0, 1, Takes::dtype, "tttt"},
+     3, 0, 1, Takes::dtype, {kTensor, kTensor, kTensor, kTensor}},
     {"backward(Tensor grad, Tensor input, Tensor target, Tensor log_var, int needs, SymInt[] "
      "likes) -> (Tensor, Tensor, Tensor)",
-     4, 0, 3, Takes::likes, "ttttttt"},
+     4, 0, 3, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_input, Tensor d_target, Tensor d_log_var, Tensor "
      "input, Tensor target, Tensor log_var, int needs, SymInt[] likes) -> (Tensor, Tensor, "
      "Tensor, Tensor)",
-     7, 0, 4, Takes::likes, "ttttttttttt"},
+     7, 0, 4, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

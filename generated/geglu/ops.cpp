@@ -16,13 +16,14 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor gate, Tensor x, int dtype) -> Tensor",
-     2, 0, 1, Takes::dtype, "ttt"},
+     2, 0, 1, Takes::dtype, {kTensor, kTensor, kTensor}},
     {"backward(Tensor grad, Tensor gate, Tensor x, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, "ttttt"},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_gate, Tensor d_x, Tensor gate, Tensor x, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 0, 3, Takes::likes, "tttttttt"},
+     5, 0, 3, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor}},
 };
 const int kKernelCount = 3;
 

@@ -112,8 +112,10 @@ class LennardJonesFunction(Function):
 
     @staticmethod
     def forward(x, epsilon, sigma, aligned=False):
-        if not aligned and (ops := _t.direct(x, epsilon, sigma)):
-            return ops.forward(*_t.align((x, epsilon, sigma), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and (
+            (ops := _t.direct(x, epsilon, sigma)) and _t.fit((x, epsilon, sigma), _LAYOUT)
+        ):
+            return ops.forward(x, epsilon, sigma, _t.CODES[x.dtype])
         tensors, values = (x, epsilon, sigma), ()
         _t.check(tensors, ("x", "epsilon", "sigma"), values, ())
         if not aligned:
@@ -137,7 +139,7 @@ class LennardJonesFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, epsilon, sigma = saved
             found = ops.backward(
@@ -327,8 +329,8 @@ def _call(x, epsilon, sigma):
         else:
             traced = _LennardJonesTraced.forward if nested else _LennardJonesTraced.apply
             outputs = traced(x, epsilon, sigma)
-    elif ops := _t.direct(x, epsilon, sigma):
-        outputs = ops.forward(*_t.align((x, epsilon, sigma), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, epsilon, sigma)) and _t.fit((x, epsilon, sigma), _LAYOUT):
+        outputs = ops.forward(x, epsilon, sigma, _t.CODES[x.dtype])
     elif _t.stand_ins(x, epsilon, sigma):
         return handle_torch_function(_call, (x, epsilon, sigma), x, epsilon, sigma)
     elif _t.tracing():

@@ -16,14 +16,15 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor epsilon, Tensor sigma, int dtype) -> Tensor",
-     3, 0, 1, Takes::dtype, "tppt"},
+     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor epsilon, Tensor sigma, int needs, SymInt[] likes)"
      " -> (Tensor, Tensor, Tensor)",
-     4, 0, 3, Takes::likes, "ttpptpp"},
+     4, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_epsilon, Tensor d_sigma, Tensor x, "
      "Tensor epsilon, Tensor sigma, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, "
      "Tensor)",
-     7, 0, 4, Takes::likes, "ttpptppttpp"},
+     7, 0, 4, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar, kTensor,
+         kTensor, kScalar, kScalar}},
 };
 const int kKernelCount = 3;
 

@@ -30,6 +30,8 @@ _CUDA = "-O3 -std=c++17 --fmad=false -Xcompiler -fPIC,-fvisibility=hidden".split
 _TUNING = "-mprefer-vector-width=512 -fno-tree-pre -fno-thread-jumps".split()
 _WHERE_KNOWN = ["-march=native", *_TUNING, "-lmvec", "-lm"]
 
+_LONG = "kernels_double_double.cpp"  # compiled beside kernels.cpp, where there is one
+
 # x86-64's instruction sets, by the flags of /proc/cpuinfo that each adds to the one before.
 _LEVELS = {
     "x86-64": "",
@@ -183,8 +185,8 @@ def _for_cpu(cxx, target, known):
     # cpu.cpp moves memory and computes little: -O3 would take twice as long over it.
     loops = [*vectors, "-O2", "-ftree-vectorize", "cpu.cpp"]
     kernels = [[*vectors, "-O3", "kernels.cpp"]]
-    for path in _HERE.glob("kernels_*.cpp"):  # long programs
-        kernels.append([*vectors, "-O1", "-ftree-vectorize", path.name])
+    if (_HERE / _LONG).exists():
+        kernels.append([*vectors, "-O1", "-ftree-vectorize", _LONG])
     return kernels, [loops], [*cxx, "-shared"]
 
 

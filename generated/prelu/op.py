@@ -104,8 +104,8 @@ class PreluFunction(Function):
 
     @staticmethod
     def forward(x, weight, aligned=False):
-        if not aligned and (ops := _t.direct(x, weight)):
-            return ops.forward(*_t.align((x, weight), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and ((ops := _t.direct(x, weight)) and _t.fit((x, weight), _LAYOUT)):
+            return ops.forward(x, weight, _t.CODES[x.dtype])
         tensors, values = (x, weight), ()
         _t.check(tensors, ("x", "weight"), values, ())
         if not aligned:
@@ -129,7 +129,7 @@ class PreluFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, weight = saved
             found = ops.backward(grad, x, weight, _t.bits(needs), _t.like_codes(grad, ctx.likes))
@@ -316,8 +316,8 @@ def _call(x, weight):
         else:
             traced = _PreluTraced.forward if nested else _PreluTraced.apply
             outputs = traced(x, weight)
-    elif ops := _t.direct(x, weight):
-        outputs = ops.forward(*_t.align((x, weight), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, weight)) and _t.fit((x, weight), _LAYOUT):
+        outputs = ops.forward(x, weight, _t.CODES[x.dtype])
     elif _t.stand_ins(x, weight):
         return handle_torch_function(_call, (x, weight), x, weight)
     elif _t.tracing():

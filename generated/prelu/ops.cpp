@@ -16,13 +16,13 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor weight, int dtype) -> Tensor",
-     2, 0, 1, Takes::dtype, "tpt"},
+     2, 0, 1, Takes::dtype, {kTensor, 1, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor weight, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, "ttptp"},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, 1, kTensor, 1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_weight, Tensor x, Tensor weight, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 0, 3, Takes::likes, "ttptpttp"},
+     5, 0, 3, Takes::likes, {kTensor, kTensor, 1, kTensor, 1, kTensor, kTensor, 1}},
 };
 const int kKernelCount = 3;
 

@@ -16,14 +16,16 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor y, int dtype) -> (Tensor, Tensor, Tensor, Tensor)",
-     2, 0, 4, Takes::dtype, "tttttt"},
+     2, 0, 4, Takes::dtype, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor}},
     {"backward(Tensor grad_z, Tensor grad_xx, Tensor grad_yy, Tensor grad_xy, Tensor x, Tensor"
      " y, int needs, SymInt[] likes) -> (Tensor, Tensor)",
-     6, 0, 2, Takes::likes, "tttttttt"},
+     6, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor}},
     {"double_backward(Tensor grad_z, Tensor grad_xx, Tensor grad_yy, Tensor grad_xy, Tensor "
      "d_x, Tensor d_y, Tensor x, Tensor y, int needs, SymInt[] likes) -> (Tensor, Tensor, "
      "Tensor, Tensor, Tensor, Tensor)",
-     8, 0, 6, Takes::likes, "tttttttttttttt"},
+     8, 0, 6, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

@@ -17,18 +17,24 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 const Kernel kKernels[] = {
     {"forward(Tensor aw, Tensor ax, Tensor ay, Tensor az, Tensor bw, Tensor bx, Tensor by, "
      "Tensor bz, int dtype) -> (Tensor, Tensor, Tensor, Tensor)",
-     8, 0, 4, Takes::dtype, "tttttttttttt"},
+     8, 0, 4, Takes::dtype, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor}},
     {"backward(Tensor grad_out0, Tensor grad_out1, Tensor grad_out2, Tensor grad_out3, Tensor "
      "aw, Tensor ax, Tensor ay, Tensor az, Tensor bw, Tensor bx, Tensor by, Tensor bz, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, "
      "Tensor)",
-     12, 0, 8, Takes::likes, "tttttttttttttttttttt"},
+     12, 0, 8, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad_out0, Tensor grad_out1, Tensor grad_out2, Tensor grad_out3, "
      "Tensor d_aw, Tensor d_ax, Tensor d_ay, Tensor d_az, Tensor d_bw, Tensor d_bx, Tensor "
      "d_by, Tensor d_bz, Tensor aw, Tensor ax, Tensor ay, Tensor az, Tensor bw, Tensor bx, "
      "Tensor by, Tensor bz, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, Tensor, "
      "Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor)",
-     20, 0, 12, Takes::likes, "tttttttttttttttttttttttttttttttt"},
+     20, 0, 12, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,
+         kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

@@ -16,11 +16,11 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x) -> Tensor",
-     1, 0, 1, Takes::nothing, "tt"},
+     1, 0, 1, Takes::nothing, {kTensor, kTensor}},
     {"backward(Tensor grad, Tensor out) -> Tensor",
-     2, 0, 1, Takes::nothing, "ttt"},
+     2, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor out) -> Tensor",
-     3, 0, 1, Takes::nothing, "tttt"},
+     3, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

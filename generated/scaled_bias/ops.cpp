@@ -16,16 +16,16 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward_bias(Tensor x, Tensor bias, float scale, int dtype) -> Tensor",
-     2, 1, 1, Takes::dtype, "ttt"},
+     2, 1, 1, Takes::dtype, {kTensor, kTensor, kTensor}},
     {"backward_bias(Tensor grad, float scale, int needs, SymInt[] likes) -> (Tensor, Tensor)",
-     1, 1, 2, Takes::likes, "ttt"},
+     1, 1, 2, Takes::likes, {kTensor, kTensor, kTensor}},
     {"double_backward_bias(Tensor grad, Tensor d_x, Tensor d_bias, float scale, int needs, "
      "SymInt[] likes) -> Tensor",
-     3, 1, 1, Takes::likes, "tttt"},
+     3, 1, 1, Takes::likes, {kTensor, kTensor, kTensor, kTensor}},
     {"forward_no_bias(Tensor x, float scale, int dtype) -> Tensor",
-     1, 1, 1, Takes::dtype, "tt"},
+     1, 1, 1, Takes::dtype, {kTensor, kTensor}},
     {"backward_no_bias(Tensor grad, float scale, int needs, SymInt[] likes) -> Tensor",
-     1, 1, 1, Takes::likes, "tt"},
+     1, 1, 1, Takes::likes, {kTensor, kTensor}},
 };
 const int kKernelCount = 5;
 

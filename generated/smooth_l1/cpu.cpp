@@ -7,6 +7,7 @@
 // on the shape alone, so results are the same bits for any number of threads.
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <vector>
 
 #include "kernel.h"
@@ -490,8 +491,8 @@ class Run {
     task.columns = std::min(task.columns, cut_.columns - task.column);
 
     // Buffers start at multiples of 64 bytes.
-    std::vector<T> memory((kernel_.inputs + kernel_.outputs + 1) * kBlock);
-    T* buffer = memory.data();
+    const std::unique_ptr<T[]> memory(new T[(kernel_.inputs + kernel_.outputs + 1) * kBlock]);
+    T* buffer = memory.get();
     buffer += (64 - reinterpret_cast<std::uintptr_t>(buffer) % 64) % 64 / sizeof(T);
     std::vector<Reader<T>> readers;
     readers.reserve(kernel_.inputs);
@@ -528,7 +529,7 @@ class Run {
     bool uniform = true;
     for (int k = 0; k < kernel_.inputs; ++k) {
       inputs[k] = readers[k].at(block, cut_.columns);
-      uniform &= kernel_.roles[k] != 'p' || readers[k].is_uniform(block);
+      uniform &= kernel_.places[k] == kTensor || readers[k].is_uniform(block);
     }
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];
@@ -587,7 +588,7 @@ bool is_of_16_bits(const Kernel& kernel, const Call& call) {
   for (int k = 0; k < kernel.inputs + kernel.outputs; ++k) {
     const Operand& operand = k < kernel.inputs ? call.inputs[k] : call.outputs[k - kernel.inputs];
     const bool wide = operand.dtype == Dtype::float32 || operand.dtype == Dtype::float64;
-    if (kernel.roles[k] == 't' && wide) return false;
+    if (kernel.places[k] == kTensor && wide) return false;
   }
   return true;
 }

@@ -92,8 +92,8 @@ class SnakeFunction(Function):
 
     @staticmethod
     def forward(x, alpha, aligned=False):
-        if not aligned and (ops := _t.direct(x, alpha)):
-            return ops.forward(*_t.align((x, alpha), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and ((ops := _t.direct(x, alpha)) and _t.fit((x, alpha), _LAYOUT)):
+            return ops.forward(x, alpha, _t.CODES[x.dtype])
         tensors, values = (x, alpha), ()
         _t.check(tensors, ("x", "alpha"), values, ())
         if not aligned:
@@ -116,7 +116,7 @@ class SnakeFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, alpha = saved
             found = ops.backward(grad, x, alpha, _t.bits(needs), _t.like_codes(grad, ctx.likes))
@@ -302,8 +302,8 @@ def _call(x, alpha):
         else:
             traced = _SnakeTraced.forward if nested else _SnakeTraced.apply
             outputs = traced(x, alpha)
-    elif ops := _t.direct(x, alpha):
-        outputs = ops.forward(*_t.align((x, alpha), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, alpha)) and _t.fit((x, alpha), _LAYOUT):
+        outputs = ops.forward(x, alpha, _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha):
         return handle_torch_function(_call, (x, alpha), x, alpha)
     elif _t.tracing():

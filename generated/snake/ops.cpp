@@ -16,10 +16,10 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha, int dtype) -> Tensor",
-     2, 0, 1, Takes::dtype, "tpt"},
+     2, 0, 1, Takes::dtype, {kTensor, 1, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, "ttptp"},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, 1, kTensor, 1}},
 };
 const int kKernelCount = 2;
 

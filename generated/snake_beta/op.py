@@ -104,8 +104,10 @@ class SnakeBetaFunction(Function):
 
     @staticmethod
     def forward(x, alpha, beta, aligned=False):
-        if not aligned and (ops := _t.direct(x, alpha, beta)):
-            return ops.forward(*_t.align((x, alpha, beta), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and (
+            (ops := _t.direct(x, alpha, beta)) and _t.fit((x, alpha, beta), _LAYOUT)
+        ):
+            return ops.forward(x, alpha, beta, _t.CODES[x.dtype])
         tensors, values = (x, alpha, beta), ()
         _t.check(tensors, ("x", "alpha", "beta"), values, ())
         if not aligned:
@@ -128,7 +130,7 @@ class SnakeBetaFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, alpha, beta = saved
             found = ops.backward(
@@ -317,8 +319,8 @@ def _call(x, alpha, beta):
         else:
             traced = _SnakeBetaTraced.forward if nested else _SnakeBetaTraced.apply
             outputs = traced(x, alpha, beta)
-    elif ops := _t.direct(x, alpha, beta):
-        outputs = ops.forward(*_t.align((x, alpha, beta), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, alpha, beta)) and _t.fit((x, alpha, beta), _LAYOUT):
+        outputs = ops.forward(x, alpha, beta, _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha, beta):
         return handle_torch_function(_call, (x, alpha, beta), x, alpha, beta)
     elif _t.tracing():

@@ -23,6 +23,8 @@ CODES = {torch.float64: 7, torch.float32: 6, torch.bfloat16: 15, torch.float16: 
 # Subclasses and wrappers have no memory of their own.
 _OWN_MEMORY = (Tensor, Parameter)
 
+_strided = torch.strided
+_is_grad_enabled = torch.is_grad_enabled
 _functorch_active = torch._C._are_functorch_transforms_active
 _modes_active = torch._C._len_torch_dispatch_stack
 tracing = torch._C._is_tracing
@@ -97,18 +99,19 @@ def sharding(*tensors):
 
 def direct(*tensors):
     """The ops, where a call is theirs as it stands: tensors of one dtype, and nothing to record."""
-    grad_enabled, dtype = torch.is_grad_enabled(), None
+    grad_enabled, dtype = _is_grad_enabled(), None
     for t in tensors:
         if type(t) not in _OWN_MEMORY or (grad_enabled and t.requires_grad):
             return None
-        if not t.is_cpu or t.layout is not torch.strided or (dtype or t.dtype) is not t.dtype:
+        mine = t.dtype
+        if not t.is_cpu or t.layout is not _strided or (dtype or mine) is not mine:
             return None
-        dtype = t.dtype
-    if forward_ad._current_level >= 0 or _functorch_active() or _modes_active() or _runtime.DEBUG:
+        dtype = mine
+    if dtype not in CODES or forward_ad._current_level >= 0 or _runtime.DEBUG:
         return None
-    if tracing():
+    if _functorch_active() or _modes_active() or tracing():
         return None
-    return _runtime.kernels("cpu") if dtype in CODES else None
+    return _runtime.kernels("cpu")
 
 
 def stand_ins(*tensors):
@@ -332,10 +335,13 @@ def lies(shape, dim, dims):
     return len(shape) == 1 <= dims and (dim == -1 or dim == dims - 1 or shape[0] == 1)
 
 
-def lie(likes, layout, dims):
-    """Whether all inputs broadcast as they stand, aligned or not."""
-    for like, dim in zip(likes, layout):
-        if dim is not ... and not lies(like[0], dim, dims):
+def fit(tensors, layout):
+    """Whether the parameters have shapes that `align` takes: ops place them by themselves."""
+    for t, dim in zip(tensors, layout):
+        if dim is ... or t.numel() == 1:
+            continue
+        dims = rank(tensors, layout)
+        if dim is None or t.dim() != 1 or not -dims <= dim < dims:
             return False
     return True
 

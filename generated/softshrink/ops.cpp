@@ -16,11 +16,11 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, float lambd) -> Tensor",
-     1, 1, 1, Takes::nothing, "tt"},
+     1, 1, 1, Takes::nothing, {kTensor, kTensor}},
     {"backward(Tensor grad, Tensor x, float lambd) -> Tensor",
-     2, 1, 1, Takes::nothing, "ttt"},
+     2, 1, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, float lambd) -> Tensor",
-     3, 1, 1, Takes::nothing, "tttt"},
+     3, 1, 1, Takes::nothing, {kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

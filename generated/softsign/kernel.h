@@ -39,6 +39,10 @@ struct Call {
 // tensor; the dtype of its outputs; or which gradients are needed, and the shape and dtype of each.
 enum class Takes { nothing, dtype, likes };
 
+// An operand's place: it is a tensor of the formula; a parameter of one element; or a parameter
+// along a dimension of the formula's output, which is its place then.
+constexpr int kTensor = 1000, kScalar = 1001;
+
 // What the binding knows of a kernel.
 struct Kernel {
   const char* schema;  // of its op: "forward(Tensor x, float beta) -> Tensor"
@@ -46,7 +50,7 @@ struct Kernel {
   int numbers;
   int outputs;
   Takes takes;
-  const char* roles;  // of its tensors, then of its outputs: t, or p for a parameter
+  int places[2 * kMaxOperands];  // of its tensors, then of its outputs
 };
 
 // The scalar function of a kernel over n elements, every operand dense and of the compute type.

@@ -104,8 +104,10 @@ class StarReluFunction(Function):
 
     @staticmethod
     def forward(x, scale, bias, aligned=False):
-        if not aligned and (ops := _t.direct(x, scale, bias)):
-            return ops.forward(*_t.align((x, scale, bias), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and (
+            (ops := _t.direct(x, scale, bias)) and _t.fit((x, scale, bias), _LAYOUT)
+        ):
+            return ops.forward(x, scale, bias, _t.CODES[x.dtype])
         tensors, values = (x, scale, bias), ()
         _t.check(tensors, ("x", "scale", "bias"), values, ())
         if not aligned:
@@ -129,7 +131,7 @@ class StarReluFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 4
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, scale = saved
             found = ops.backward(grad, x, scale, _t.bits(needs), _t.like_codes(grad, ctx.likes))
@@ -317,8 +319,8 @@ def _call(x, scale, bias):
         else:
             traced = _StarReluTraced.forward if nested else _StarReluTraced.apply
             outputs = traced(x, scale, bias)
-    elif ops := _t.direct(x, scale, bias):
-        outputs = ops.forward(*_t.align((x, scale, bias), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, scale, bias)) and _t.fit((x, scale, bias), _LAYOUT):
+        outputs = ops.forward(x, scale, bias, _t.CODES[x.dtype])
     elif _t.stand_ins(x, scale, bias):
         return handle_torch_function(_call, (x, scale, bias), x, scale, bias)
     elif _t.tracing():

@@ -16,13 +16,14 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor scale, Tensor bias, int dtype) -> Tensor",
-     3, 0, 1, Takes::dtype, "tppt"},
+     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor scale, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor, Tensor)",
-     3, 0, 3, Takes::likes, "ttptpp"},
+     3, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_scale, Tensor d_bias, Tensor x, Tensor"
      " scale, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     6, 0, 3, Takes::likes, "ttpptpttp"},
+     6, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kTensor, kTensor,
+         kScalar}},
 };
 const int kKernelCount = 3;
 

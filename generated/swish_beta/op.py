@@ -104,8 +104,8 @@ class SwishBetaFunction(Function):
 
     @staticmethod
     def forward(x, beta, aligned=False):
-        if not aligned and (ops := _t.direct(x, beta)):
-            return ops.forward(*_t.align((x, beta), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and ((ops := _t.direct(x, beta)) and _t.fit((x, beta), _LAYOUT)):
+            return ops.forward(x, beta, _t.CODES[x.dtype])
         tensors, values = (x, beta), ()
         _t.check(tensors, ("x", "beta"), values, ())
         if not aligned:
@@ -128,7 +128,7 @@ class SwishBetaFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, beta = saved
             found = ops.backward(grad, x, beta, _t.bits(needs), _t.like_codes(grad, ctx.likes))
@@ -314,8 +314,8 @@ def _call(x, beta):
         else:
             traced = _SwishBetaTraced.forward if nested else _SwishBetaTraced.apply
             outputs = traced(x, beta)
-    elif ops := _t.direct(x, beta):
-        outputs = ops.forward(*_t.align((x, beta), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, beta)) and _t.fit((x, beta), _LAYOUT):
+        outputs = ops.forward(x, beta, _t.CODES[x.dtype])
     elif _t.stand_ins(x, beta):
         return handle_torch_function(_call, (x, beta), x, beta)
     elif _t.tracing():

@@ -16,13 +16,14 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor beta, int dtype) -> Tensor",
-     2, 0, 1, Takes::dtype, "tpt"},
+     2, 0, 1, Takes::dtype, {kTensor, kScalar, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor beta, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, "ttptp"},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_beta, Tensor x, Tensor beta, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     5, 0, 3, Takes::likes, "ttptpttp"},
+     5, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar, kTensor, kTensor,
+         kScalar}},
 };
 const int kKernelCount = 3;
 

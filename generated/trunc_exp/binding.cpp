@@ -66,8 +66,16 @@ void* data_of(const Owned& tensor) {
   return const_cast<void*>(data);
 }
 
+// The size of a tensor along dimension d of a space of `dims` dimensions.
+template <typename Shape>
+int64_t size_along(const Shape& shape, int d, int dims) {
+  const int64_t at = d - (dims - shape.dim - shape.after);
+  return at < 0 || at >= shape.dim ? 1 : shape.sizes[at];
+}
+
 struct View {
   int64_t dim;
+  int64_t after = 0;  // dimensions of size 1 that follow, of a parameter
   int64_t* sizes;
   int64_t* strides;
   std::int32_t dtype, device, index;
@@ -82,13 +90,14 @@ struct View {
   }
   View() = default;
   bool same_layout(const View& other) const {
-    return dim == other.dim && std::equal(sizes, sizes + dim, other.sizes) &&
+    return dim == other.dim && after == other.after &&
+           std::equal(sizes, sizes + dim, other.sizes) &&
            std::equal(strides, strides + dim, other.strides);
   }
   // Size and stride along dimension d of a space of `dims` dimensions.
-  int64_t size(int d, int dims) const { return d < dims - dim ? 1 : sizes[d - (dims - dim)]; }
+  int64_t size(int d, int dims) const { return size_along(*this, d, dims); }
   int64_t stride(int d, int dims) const {
-    return size(d, dims) == 1 ? 0 : strides[d - (dims - dim)];
+    return size(d, dims) == 1 ? 0 : strides[d - (dims - dim - after)];
   }
 };
 
@@ -97,8 +106,18 @@ struct Like {
   int64_t dim;
   const int64_t* sizes;
   std::int32_t dtype;
-  int64_t size(int d, int dims) const { return d < dims - dim ? 1 : sizes[d - (dims - dim)]; }
+  int64_t after = 0;
+  int64_t size(int d, int dims) const { return size_along(*this, d, dims); }
 };
+
+// A parameter as users give it, of one element or along dimension `place` of an output of `dims`
+// dimensions, broadcasts against the output with these dimensions of size 1 after it.
+template <typename Shape>
+int64_t dims_after(const Shape& shape, int place, int64_t dims) {
+  const bool along_one = place != kTensor && place != kScalar && shape.dim == 1;
+  if (!along_one || shape.sizes[0] == 1 || place < -dims || place >= dims) return 0;
+  return place < 0 ? -1 - place : dims - 1 - place;
+}
 
 // --- the iteration space -------------------------------------------------------------------------
 
@@ -109,9 +128,21 @@ struct Space {
   int64_t elements = 1;
 };
 
-Space broadcast(const View* inputs, int count) {
+// Gives parameters their place in an output that has the dimensions of the tensors.
+Space broadcast(View* inputs, const int* places, int count) {
   Space space;
-  for (int k = 0; k < count; ++k) space.dims = std::max<int>(space.dims, int(inputs[k].dim));
+  for (int k = 0; k < count; ++k) {
+    if (places[k] == kTensor) space.dims = std::max<int>(space.dims, int(inputs[k].dim));
+  }
+  const int tensors = space.dims;
+  for (int k = 0; k < count; ++k) {
+    View& input = inputs[k];
+    input.after = dims_after(input, places[k], tensors);
+    // A parameter of one element adds no dimension.
+    const auto is_one = [](int64_t size) { return size == 1; };
+    if (std::all_of(input.sizes, input.sizes + input.dim, is_one)) continue;
+    space.dims = std::max<int>(space.dims, int(input.dim + input.after));
+  }
   if (space.dims > kMaxDims) {
     throw std::runtime_error("autofn: tensors have at most " + std::to_string(kMaxDims) +
                              " dimensions");
@@ -167,12 +198,13 @@ void order_dimensions(Space& space, const View* inputs, int count) {
 // The strides of a dense output of these sizes in the space's order.
 void dense_strides(const Space& space, const Like& like, int64_t* strides) {
   int64_t stride = 1;
-  const int absent = int(space.dims - like.dim);
+  const int absent = int(space.dims - like.dim - like.after);
+  std::fill(strides, strides + like.dim, 1);
   for (int i = space.dims - 1; i >= 0; --i) {
-    const int d = space.order[i];
-    if (d < absent) continue;
-    strides[d - absent] = stride;
-    stride *= std::max<int64_t>(1, like.sizes[d - absent]);
+    const int at = space.order[i] - absent;
+    if (at < 0 || at >= like.dim) continue;
+    strides[at] = stride;
+    stride *= std::max<int64_t>(1, like.sizes[at]);
   }
 }
 
@@ -234,9 +266,9 @@ void convert(Owned& tensor, std::int32_t dtype) {
 }
 
 // The dtype of a tensor of the formula, and of a parameter, in a CUDA kernel.
-std::int32_t cuda_dtype(char role, std::int32_t storage) {
+std::int32_t cuda_dtype(int place, std::int32_t storage) {
   const bool wide = to_dtype(storage) == Dtype::float64;
-  return role == 't' ? storage : wide ? storage : aoti_torch_dtype_float32();
+  return place == kTensor || wide ? storage : aoti_torch_dtype_float32();
 }
 
 #endif
@@ -293,7 +325,7 @@ Owned allocate(const Space& space, const Like& like, const View& at, Operand& op
   dense_strides(space, like, strides);
   Owned made = empty(like.sizes, strides, like.dim, like.dtype, at);
   for (int i = 0; i < space.dims; ++i) {
-    const int d = space.order[i], absent = int(space.dims - like.dim);
+    const int d = space.order[i], absent = int(space.dims - like.dim - like.after);
     const bool kept = like.size(d, space.dims) != 1;
     if (kept && like.size(d, space.dims) != space.sizes[d]) {
       throw std::runtime_error("autofn: a gradient's shape does not broadcast to the output's");
@@ -317,7 +349,7 @@ void call_kernel(int number, Owned* tensors, const double* numbers, const Output
   const Kernel& kernel = kKernels[number];
 #ifdef AUTOFN_CUDA
   for (int k = 0; k < kernel.inputs; ++k) {
-    convert(tensors[k], cuda_dtype(kernel.roles[k], outputs.dtype));
+    convert(tensors[k], cuda_dtype(kernel.places[k], outputs.dtype));
   }
 #endif
   View inputs[kMaxOperands];
@@ -341,7 +373,7 @@ void call_kernel(int number, Owned* tensors, const double* numbers, const Output
   if (flat) {
     for (int d = 0; d < first.dim; ++d) space.elements *= first.sizes[d];
   } else {
-    space = broadcast(inputs, kernel.inputs);
+    space = broadcast(inputs, kernel.places, kernel.inputs);
     order_dimensions(space, inputs, kernel.inputs);
     for (int k = 0; k < kernel.inputs; ++k) {
       for (int i = 0; i < space.dims; ++i) {
@@ -358,9 +390,10 @@ void call_kernel(int number, Owned* tensors, const double* numbers, const Output
     Like like = outputs.likes ? outputs.likes[k]
                 : flat        ? Like{first.dim, first.sizes, outputs.dtype}
                               : Like{space.dims, space.sizes, outputs.dtype};
+    if (!flat) like.after = dims_after(like, kernel.places[kernel.inputs + k], space.dims);
     dtypes[k] = like.dtype;
 #ifdef AUTOFN_CUDA
-    like.dtype = cuda_dtype(kernel.roles[kernel.inputs + k], outputs.dtype);
+    like.dtype = cuda_dtype(kernel.places[kernel.inputs + k], outputs.dtype);
 #endif
     if (!wanted) {
       const int64_t none[] = {0}, stride[] = {1};

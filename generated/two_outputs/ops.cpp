@@ -16,12 +16,12 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x) -> (Tensor, Tensor)",
-     1, 0, 2, Takes::nothing, "ttt"},
+     1, 0, 2, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"backward(Tensor grad_out0, Tensor grad_out1, Tensor x) -> Tensor",
-     3, 0, 1, Takes::nothing, "tttt"},
+     3, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad_out0, Tensor grad_out1, Tensor d_x, Tensor x, int needs, "
      "SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     4, 0, 3, Takes::likes, "ttttttt"},
+     4, 0, 3, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

@@ -122,11 +122,11 @@ class XieluFunction(Function):
         if not aligned and (
             (ops := _t.direct(x, alpha_p, alpha_n)) and not isinstance(
                 beta, Tensor
-            ) and not isinstance(eps, Tensor)
-        ):
-            return ops.forward(
-                *_t.align((x, alpha_p, alpha_n), _LAYOUT), beta, eps, _t.CODES[x.dtype]
+            ) and not isinstance(eps, Tensor) and _t.fit(
+                (x, alpha_p, alpha_n), _LAYOUT
             )
+        ):
+            return ops.forward(x, alpha_p, alpha_n, beta, eps, _t.CODES[x.dtype])
         tensors, values = (x, alpha_p, alpha_n), (beta, eps)
         _t.check(tensors, ("x", "alpha_p", "alpha_n"), values, ("beta", "eps"))
         if not aligned:
@@ -152,7 +152,7 @@ class XieluFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 6
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, alpha_p, alpha_n = saved
             beta, eps = ctx.values
@@ -349,10 +349,10 @@ def _call(x, alpha_p, alpha_n, beta, eps):
             outputs = traced(x, alpha_p, alpha_n, beta, eps)
     elif (ops := _t.direct(x, alpha_p, alpha_n)) and not isinstance(
         beta, Tensor
-    ) and not isinstance(eps, Tensor):
-        outputs = ops.forward(
-            *_t.align((x, alpha_p, alpha_n), _LAYOUT), beta, eps, _t.CODES[x.dtype]
-        )
+    ) and not isinstance(eps, Tensor) and _t.fit(
+        (x, alpha_p, alpha_n), _LAYOUT
+    ):
+        outputs = ops.forward(x, alpha_p, alpha_n, beta, eps, _t.CODES[x.dtype])
     elif _t.stand_ins(x, alpha_p, alpha_n):
         return handle_torch_function(_call, (x, alpha_p, alpha_n), x, alpha_p, alpha_n, beta, eps)
     elif _t.tracing():

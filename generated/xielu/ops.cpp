@@ -17,14 +17,15 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha_p, Tensor alpha_n, float beta, float eps, int dtype) -> "
      "Tensor",
-     3, 2, 1, Takes::dtype, "tppt"},
+     3, 2, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor alpha_p, Tensor alpha_n, float beta, float eps, "
      "int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     4, 2, 3, Takes::likes, "ttpptpp"},
+     4, 2, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha_p, Tensor d_alpha_n, Tensor x, "
      "Tensor alpha_p, Tensor alpha_n, float beta, float eps, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor, Tensor, Tensor)",
-     7, 2, 4, Takes::likes, "ttpptppttpp"},
+     7, 2, 4, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar, kTensor,
+         kTensor, kScalar, kScalar}},
 };
 const int kKernelCount = 3;
 

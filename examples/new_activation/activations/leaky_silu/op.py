@@ -104,8 +104,8 @@ class LeakySiluFunction(Function):
 
     @staticmethod
     def forward(x, leak, aligned=False):
-        if not aligned and (ops := _t.direct(x, leak)):
-            return ops.forward(*_t.align((x, leak), _LAYOUT), _t.CODES[x.dtype])
+        if not aligned and ((ops := _t.direct(x, leak)) and _t.fit((x, leak), _LAYOUT)):
+            return ops.forward(x, leak, _t.CODES[x.dtype])
         tensors, values = (x, leak), ()
         _t.check(tensors, ("x", "leak"), values, ())
         if not aligned:
@@ -129,7 +129,7 @@ class LeakySiluFunction(Function):
         if not any(needs) or _t.absent(grads):
             return (None,) * 3
         saved = ctx.saved_tensors
-        if (ops := _t.direct(*grads, *saved)) and _t.lie(ctx.likes, _LAYOUT, grads[0].dim()):
+        if ops := _t.direct(*grads, *saved):
             grad, = grads
             x, leak = saved
             found = ops.backward(grad, x, leak, _t.bits(needs), _t.like_codes(grad, ctx.likes))
@@ -316,8 +316,8 @@ def _call(x, leak):
         else:
             traced = _LeakySiluTraced.forward if nested else _LeakySiluTraced.apply
             outputs = traced(x, leak)
-    elif ops := _t.direct(x, leak):
-        outputs = ops.forward(*_t.align((x, leak), _LAYOUT), _t.CODES[x.dtype])
+    elif (ops := _t.direct(x, leak)) and _t.fit((x, leak), _LAYOUT):
+        outputs = ops.forward(x, leak, _t.CODES[x.dtype])
     elif _t.stand_ins(x, leak):
         return handle_torch_function(_call, (x, leak), x, leak)
     elif _t.tracing():
