@@ -15,6 +15,7 @@ from typing import Literal
 
 import sympy
 from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, Rational, S, Symbol
+from sympy.logic.boolalg import BooleanFunction
 
 from autofn import functions as heads
 from autofn import trees
@@ -381,6 +382,9 @@ class _Lowering:
             at = self.value(base)
             other = self._op("neg", at) if factor == -1 else self._factors(factor, [base])
             return self._op("exp_product", at, other)
+        if isinstance(expr, BooleanFunction) and expr.func not in BY_CLASS:
+            # ITE, of a piece within a condition; Xor and the like.
+            return self.value(expr.to_nnf(simplify=False))
         op = BY_CLASS[expr.func].name
         if op in ("polygamma", "spherical_bessel", "phi"):
             order, arg = expr.args

@@ -147,6 +147,22 @@ ONCE_WRONG = {
     # x cosh(root) overflows before it is divided by the root
     "sinh of a root": sympy.sinh(sympy.sqrt(x**2 + 1)),
     "function of an input or a number": sympy.erfc(Piecewise((x, alpha > 1), (2, True))),
+    # mpmath makes an integer of the argument, and PyTorch's zeta is 0 where that to the -2 is
+    "digamma of huge numbers": sympy.polygamma(
+        0, functions.expm1(y + sympy.polygamma(0, y**2 + sympy.Rational(1, 2)))**2 + 1
+    ),
+    "trigamma of large numbers": sympy.polygamma(1, sympy.exp(x)),
+    # roundings of the argument decide the result, and whether it is infinite in 16 bits
+    "sines of loggamma": sympy.cosh(
+        sympy.sin(sympy.sin(sympy.sin(sympy.loggamma(x**2 + sympy.Rational(1, 2)))))
+    ),
+    "sine of expm1": 3 * sympy.sin(functions.expm1(x)),
+    "steep at a step": sympy.cosh((x**2 + sympy.Rational(1, 2)) ** sympy.Rational(27, 2))
+        * sympy.sqrt(1 + Piecewise((2, x > -sympy.Rational(3, 4)), (1, True))),
+    # SymPy makes a condition of a piece within a condition
+    "choice among conditions": sympy.Max(
+        0, (sympy.Min(1, x) - 2 * sympy.atanh(sympy.tanh(x) / 2)) * sympy.asin(sympy.tanh(y) / 2)
+    ),
 }  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import mpmath
 from mpmath import mp
-from mpmath.libmp import mpf_add, mpf_div, mpf_mul, mpf_neg, mpf_pos, mpf_sub, round_nearest
+from mpmath.libmp import fnan, mpf_add, mpf_div, mpf_mul, mpf_neg, mpf_pos, mpf_sub, round_nearest
 from sympy import Expr
 
 from autofn.ops import DOUBLE_DOUBLE_BOUND, OPS, QUICK_DOUBLE, quick_double, quick_ulp
@@ -156,6 +156,8 @@ def _value(op: str, n: int | None, *args: Any) -> Any:
     """An operation in the working precision."""
     if OPS[op].cost < OPS["exp"].cost:
         return OPS[op].exact(*args) if n is None else OPS[op].exact(*args, n)
+    if any(isinstance(arg, mp.mpf) and arg._mpf_ == fnan for arg in args):
+        return mp.nan  # no two are equal: a cache of them would only grow slower
     return _function(mp.prec, op, n, args)
 
 
@@ -243,7 +245,7 @@ def _in_digits(
             found.append(_constant_in(node, form))
         else:
             args = _looked_at(node.op, [found[arg] for arg in node.args], form)
-            found.append(_simulated(node, args, _turn(index, seed), form, quick))
+            found.append(_simulated(node.op, node.n, args, _turn(index, seed), form, quick))
     return [None if o.node is None else found[o.node] for o in program.outputs]
 
 
@@ -252,14 +254,6 @@ def _in_floats(
 ) -> list[Any]:
     """The same of float32 and float64, on floats where an operation is no function."""
     found: list[machine.Value] = []
-    digits: dict[int, Any] = {}
-
-    def digits_of(number: int) -> Any:
-        if number not in digits:
-            value = found[number]
-            digits[number] = value if isinstance(value, bool) else mp.mpf(value)
-        return digits[number]
-
     nearest = machine.single if form is SINGLE else machine.same
     for index, node in enumerate(program.nodes):
         value: machine.Value
@@ -269,14 +263,35 @@ def _in_floats(
         elif node.op in ("constant", "constant_rest"):
             value = _float(_constant_in(node, form))
         else:
-            computed = _native(node, [found[arg] for arg in node.args], form, nearest)
+            args = [found[arg] for arg in node.args]
+            computed = _native(node, args, form, nearest)
             if computed is None:
-                args = _looked_at(node.op, [digits_of(arg) for arg in node.args], form)
-                exactly = _simulated(node, args, _turn(index, seed), form, quick)
-                digits[index], computed = exactly, _float(exactly)
+                turn = _turn(index, seed)
+                computed = _function_of_floats(node.op, node.n, tuple(args), turn, form, quick)
             value = computed
         found.append(value)
-    return [None if o.node is None else digits_of(o.node) for o in program.outputs]
+    return [None if o.node is None else _digits(found[o.node]) for o in program.outputs]
+
+
+def _digits(value: machine.Value) -> Any:
+    return value if isinstance(value, bool) else mp.mpf(value)
+
+
+@lru_cache(maxsize=200_000)
+def _known(
+    op: str, n: int | None, args: tuple[machine.Value, ...], turn: int, form: Format, quick: bool
+) -> machine.Value:
+    exactly = [_digits(arg) for arg in args]
+    return _float(_simulated(op, n, _looked_at(op, exactly, form), turn, form, quick))
+
+
+def _function_of_floats(
+    op: str, n: int | None, args: tuple[machine.Value, ...], turn: int, form: Format, quick: bool
+) -> machine.Value:
+    """`_simulated`; most candidates ask for most of the functions that others have asked for."""
+    if any(arg != arg for arg in args):
+        return _known.__wrapped__(op, n, args, turn, form, quick)  # no two are equal
+    return _known(op, n, args, turn, form, quick)
 
 
 def _native(
@@ -370,26 +385,28 @@ def _turn(index: int, seed: int | None) -> int:
     return 1 if ((index * 2654435761 + seed * 40503) >> 7) & 1 else -1
 
 
-def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool) -> Any:
-    op = OPS[node.op]
+def _simulated(
+    name: str, n: int | None, args: list[Any], turn: int, form: Format, quick: bool
+) -> Any:
+    op = OPS[name]
     try:
-        if node.op == "product_rest":
+        if name == "product_rest":
             return _minus_rounded(mp.fmul(*args, exact=True), form)
-        if node.op == "fma":
+        if name == "fma":
             a, b, c = args
             return rounded(mp.fadd(mp.fmul(a, b, exact=True), c, exact=True), form)
-        if node.op == "polynomial":
+        if name == "polynomial":
             return _polynomial(args, form)
-        if node.op == "powi":
-            return machine.power(args[0], node.n or 1, lambda value: rounded(value, form))
-        if node.op.startswith("times_sech2") and mp.mag(args[0]) > form.top - 2:
+        if name == "powi":
+            return machine.power(args[0], n or 1, lambda value: rounded(value, form))
+        if name.startswith("times_sech2") and mp.mag(args[0]) > form.top - 2:
             return mp.inf if args[0] > 0 else -mp.inf  # four times that is formed first
-        if node.op.startswith("times_"):
+        if name.startswith("times_"):
             # Rounded once; a factor of exactly 0 makes 0 of anything, as those functions do.
-            factor = _value(node.op, node.n, mp.mpf(1), *args[1:])
+            factor = _value(name, n, mp.mpf(1), *args[1:])
             value = mp.zero if factor == 0 else args[0] * factor
         else:
-            value = factor = _value(node.op, node.n, *args)
+            value = factor = _value(name, n, *args)
     except _FAILS:
         return mp.nan
     if isinstance(value, bool):
@@ -400,11 +417,11 @@ def _simulated(node: Node, args: list[Any], turn: int, form: Format, quick: bool
     if inexact and value != rounded(value, form):
         value += turn * (op.ulp - 0.5) * spacing(value, form)
         if form is DOUBLE_DOUBLE:
-            value += turn * DOUBLE_DOUBLE_BOUND * value * _magnified(node.op, value)
+            value += turn * DOUBLE_DOUBLE_BOUND * value * _magnified(name, value)
         elif quick and form is DOUBLE:
-            value += turn * QUICK_DOUBLE * value if quick_double(node.op) else 0
+            value += turn * QUICK_DOUBLE * value if quick_double(name) else 0
         elif quick:
-            value += turn * quick_ulp(node.op, factor) * mp.ldexp(1, mp.mag(value) - form.bits)
+            value += turn * quick_ulp(name, factor) * mp.ldexp(1, mp.mag(value) - form.bits)
     return rounded(value, form)
 
 

@@ -127,6 +127,9 @@ def _tables(
     return tables
 
 
+BESIDE = 2.0**-10
+"""How far to the sides of a kink its conditioning is looked at, and the most that it may be."""
+
 SLACK = 32
 """Roundings of the arithmetic, relative to inputs, results and 1, that a result may be off by."""
 
@@ -213,7 +216,7 @@ def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -
     definition, variant = truths.definition, truths.variant
     given, outputs = truths.given, definition.output_names
     first = [truths.first(point) for point in points]
-    around = [truths.around(point, dtype) if where != "kink" else None for point in points]
+    around = [(truths.beside if where == "kink" else truths.around)(p, dtype) for p in points]
     # At 0, moving by relative steps does not move: the convention decides there too.
     smooth = [
         truths.across(point) if where == "kink" or 0.0 in point.values() else None
@@ -233,7 +236,7 @@ def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -
         numbers={name: value for name, value in points[0].items() if name in numbers},
         points={name: [float(point[name]) for point in points] for name in given},
         truth={name: column(name, first) for name in columns},
-        wobble={name: column(name, around) for name in columns} if where != "kink" else {},
+        wobble={name: column(name, around) for name in columns},
         smooth={name: column(name, smooth) for name in columns},
         strained=[where != "regular" and truths.strained(point, dtype) for point in points],
         seconds=truths.seconds(points) if where == "regular" and dtype == "float64" else {},
@@ -304,6 +307,21 @@ class _Truths:
                     # Not finite: a limit, which the formula as written does not have.
                     moved[k] = max(moved[k], abs(a - b) if math.isfinite(b) else 0.0)
         return moved
+
+    def beside(self, point: Point, dtype: str) -> list[float]:
+        """What `around` says on the sides of a kink, where it is no matter of the convention.
+
+        Of each entry no more than a small part of itself: less than the steps that conventions
+        decide.
+        """
+        here, found = self.first(point), [0.0] * len(self.first(point))
+        for signs in _signs(len(self.given))[:2]:
+            near: dict[str, Any] = dict(point)
+            for name, sign in zip(self.given, signs, strict=True):
+                near[name] = point[name] + sign * BESIDE * (abs(point[name]) or 1.0)
+            for k, moved in enumerate(self.around(near, dtype)):
+                found[k] = max(found[k], min(moved, BESIDE * abs(here[k])))
+        return found
 
     def across(self, point: Point) -> list[float]:
         """The entries where they are continuous after all, though the formula has a kink there.

@@ -97,19 +97,21 @@ def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> list[str]:
     if isinstance(entry, str):  # a value may be the small difference of numbers like its inputs
         scale = scale + torch.stack([_truth(c).abs() for c in table.points.values()]).sum(0)
     tolerance = SLACK * EPS[compute_dtype(dtype)] * scale
-    if table.wobble:
-        tolerance = tolerance + SLACK / 4 * _truth(table.wobble[entry])
+    tolerance = tolerance + SLACK / 4 * _truth(table.wobble[entry])
     tolerance = tolerance + 2 * EPS[got.dtype] * want.abs() + 4 * TINY[got.dtype]
-    # Too large for the dtype: infinity, or its largest number; of either sign where roundings of
-    # the inputs decide that.
-    sided = (got.sign() == want.sign()) | (tolerance >= want.abs())
-    huge = want.isfinite() & stored.isinf() & sided
-    huge &= got.double().abs() >= torch.finfo(got.dtype).max
-    stored = torch.where(huge, got.double(), stored)
+    # Too large for the dtype: infinity, or its largest number; of either sign, or any number, where
+    # roundings of the inputs decide that.
+    mine = got.double()
+    most = (mine.abs() >= torch.finfo(got.dtype).max) & (
+        (mine.sign() == want.sign()) | (tolerance >= want.abs())
+    )
+    huge = want.isfinite() & stored.isinf() & (most | ((mine - want).abs() <= tolerance))
+    huge |= mine.isinf() & (want.abs() + tolerance >= torch.finfo(got.dtype).max)
+    stored = torch.where(huge, mine, stored)
     strained = torch.tensor(table.strained)
     off = strained & off_by(got, stored, tolerance)
     require_close(
-        got.double(),
+        mine,
         torch.where(strained, math.nan, stored),
         tolerance,
         f"{pair}{variant(table.key)}, {table.dtype}",
