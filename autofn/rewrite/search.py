@@ -42,8 +42,9 @@ WIDE_BAR = 8.0
 BETTER = 2.0
 """How many times less wrong a program of float64's own is to be."""
 
-WIDE = 12
-"""How many candidates are tried in float64."""
+WIDE, IN_WIDE = 12, 1500
+"""How many candidates are tried in float64, and how many operations they have in all; one, if it
+has more."""
 
 FIRST = ("forward", "backward")
 """The passes to which a formula's own bar applies."""
@@ -63,10 +64,11 @@ PESSIMISM = 1.5
 """The same where there is no second look: it has not looked that closely."""
 
 DOUBLED = 4
-"""How many candidates are tried all in double."""
+"""How many candidates are tried all in double, or in double-double numbers; of long ones fewer."""
 
 RESCUED = 500
-"""How many operations candidates have in all that are tried again in double; at least so many."""
+"""How many operations candidates have in all that are tried again in double; one, if it has more.
+They take several times as long."""
 
 ORDINARY, SELDOM = (0.01, 12.0), 0.15
 """What numbers are like, most of the time, and of how many of them a result may be 0."""
@@ -138,8 +140,7 @@ def choose(
             tried.until_within(cheaper)
     singles = tried.ranked()
     if tried.misses(bar):
-        length = tried.candidates[singles[0]].program.operations
-        few = singles[: max(DOUBLED, RESCUED // length)]
+        few = singles[: _many(RESCUED, RESCUED, tried.candidates[singles[0]].program)]
         rescued = [tried.add(k, "rescued", "again in double") for k in few]
         tried.until_within(rescued)
         if tried.misses(bar) and not _is_often_zero(sample):
@@ -151,13 +152,14 @@ def choose(
         # The least wrong in single precision: float64 is computed by them too.
         best = next(k for k in singles if k < len(candidates))
         alike = [k for k in range(len(candidates)) if tried.is_nearly(k, best)]
-        cheapest = sorted(alike, key=tried.cost)[:DOUBLED]
+        doubled = _many(DOUBLED, RESCUED, tried.candidates[best].program)
+        cheapest = sorted(alike, key=tried.cost)[:doubled]
         quick = [k for k in cheapest if _has_quick_double(tried.candidates[k].program)]
         tried.until_within([tried.add(k, "quick double", "quickly in double") for k in quick])
         if tried.misses(min(bar, worth)):
             tried.until_within([tried.add(k, "double", "in double") for k in cheapest])
         if tried.misses(min(bar, worth)):
-            regimes = [k for k in singles if k >= len(candidates)][:DOUBLED]
+            regimes = [k for k in singles if k >= len(candidates)][:doubled]
             tried.until_within([tried.add(k, "double", "in double") for k in regimes])
     chosen = tried.first()
     measured = tuple(
@@ -212,8 +214,14 @@ def _in_64_bits(arithmetic: Arithmetic, programs: Iterable[Program]) -> list[Pro
     if arithmetic == "double-double":
         able = [each for each in able if all(map(_is_in_double_double, each.nodes))]
     able.sort(key=lambda each: (each.cost, each.operations))
-    many = WIDE if arithmetic == "single" else DOUBLED
-    return [replace(each, arithmetic=arithmetic, wide=None) for each in able[:many]]
+    limits = (WIDE, IN_WIDE) if arithmetic == "single" else (DOUBLED, RESCUED)
+    kept = able[: _many(*limits, able[0])] if able else []
+    return [replace(each, arithmetic=arithmetic, wide=None) for each in kept]
+
+
+def _many(most: int, in_all: int, program: Program) -> int:
+    """How many programs of that length are tried."""
+    return max(1, min(most, in_all // max(1, program.operations)))
 
 
 def _is_in_double_double(node: Node) -> bool:

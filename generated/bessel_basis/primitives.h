@@ -626,18 +626,24 @@ AUTOFN_FN SineAndCosine sine_and_cosine_dd(DoubleDouble x) {
   return {choose(turned, -sine, sine), less};
 }
 
-// Beyond that in double. The cosine by half the angle: of a sine and a cosine of one angle GNU's
-// compiler makes one call, which it does not vectorise.
+// By half the angle: of a sine and a cosine of one angle GNU's compiler makes one call, which it
+// does not vectorise.
+AUTOFN_FN double cosine_by_half(double x) {
+  const double half = std::sin(0.5 * x);
+  return std::fma(-2.0 * half, half, 1.0);
+}
+
+// Beyond that in double, of a sum: the low part may be large.
 AUTOFN_FN DoubleDouble sin_dd(DoubleDouble x) {
-  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
-  const DoubleDouble far(std::fma(x.low, cosine, std::sin(x.high)));
+  const double first = std::sin(x.high) * cosine_by_half(x.low);
+  const DoubleDouble far(std::fma(cosine_by_half(x.high), std::sin(x.low), first));
   const DoubleDouble found = choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).sine, far);
   return choose(x.high == 0.0, x, found);
 }
 
 AUTOFN_FN DoubleDouble cos_dd(DoubleDouble x) {
-  const double half = std::sin(0.5 * x.high), cosine = std::fma(-2.0 * half, half, 1.0);
-  const DoubleDouble far(std::fma(-x.low, std::sin(x.high), cosine));
+  const double first = cosine_by_half(x.high) * cosine_by_half(x.low);
+  const DoubleDouble far(std::fma(-std::sin(x.high), std::sin(x.low), first));
   return choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).less + 1.0, far);
 }
 
