@@ -104,9 +104,18 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
         if scaled is not None:
             product = sympy.factor_terms(sympy.expand(scaled))
             factor, in_t = product.as_independent(T, as_Add=False)
-            if in_t.free_symbols == {T} and factor.is_polynomial(*factor.free_symbols):
+            if in_t.free_symbols == {T} and _divides_no_more(factor, u):
                 return factor, in_t
     return None
+
+
+def _divides_no_more(factor: Expr, u: Expr) -> bool:
+    """Whether a factor is a polynomial, divided by nothing but what u is divided by too."""
+    if factor.is_polynomial(*factor.free_symbols):
+        return True
+    top, bottom = sympy.fraction(factor)
+    known = sympy.fraction(u)[1].free_symbols
+    return bool(top.is_polynomial(*top.free_symbols) and bottom.free_symbols <= known)
 
 
 def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
