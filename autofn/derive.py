@@ -32,6 +32,7 @@ from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
 from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
+from autofn.rewrite.heads import polynomial
 from autofn.rewrite.near_zero import with_regimes
 
 
@@ -90,6 +91,8 @@ class Differentiator:
                     if moves(arg, self._variables)
                 )
             )
+        if isinstance(expr, polynomial):
+            return expr.slope() * self(expr.args[1], symbol)
         partials = BY_CLASS[expr.func].partials
         if partials is None:
             raise FormulaError(f"{expr.func.__name__} has no derivative")

@@ -374,7 +374,14 @@ class _Lowering:
             return self._less(self._less(self.value(x), high), low)
         if isinstance(expr, polynomial):
             cut, *args = expr.args
-            return self._op("polynomial", *map(self.value, args), n=int(cut))
+            if self._for_kernels:
+                return self._op("polynomial", *map(self.value, args), n=int(cut))
+            t, first, *rest = args
+            at, value = self.value(t), self.value(first)
+            for term in rest:
+                op = "sub" if term.is_negative else "add"
+                value = self._op(op, self._op("mul", at, value), self.value(abs(term)))
+            return value
         if isinstance(expr, decay):
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):

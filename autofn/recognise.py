@@ -24,6 +24,7 @@ from autofn.errors import FormulaError
 from autofn.model import Definition
 from autofn.ops import BY_CLASS, STRUCTURAL
 from autofn.rewrite import match
+from autofn.rewrite.heads import polynomial
 from autofn.rewrite.rules import NAMES
 
 
@@ -109,16 +110,25 @@ def _polygamma(node: Basic) -> Basic:
     return node
 
 
+def _log_of_pieces(node: Basic) -> Basic:
+    """Of each piece, where it may be a head: log(sigmoid(x)) is -softplus(-x)."""
+    (arg,) = node.args
+    if not isinstance(arg, Piecewise):
+        return node
+    return Piecewise(*((sympy.log(value), where) for value, where in arg.args), evaluate=False)
+
+
 _PLAIN_FORMS: tuple[tuple[type, Callable[[Basic], Basic]], ...] = (
     (sympy.Heaviside, _heaviside),
     (sympy.polygamma, _polygamma),
+    (sympy.log, _log_of_pieces),
     (sympy.Xor, lambda node: node.rewrite(And)),
     (sympy.ITE, lambda node: node.to_nnf(simplify=False)),
     (sympy.Implies, lambda node: node.to_nnf(simplify=False)),
     (sympy.Equivalent, lambda node: node.to_nnf(simplify=False)),
     (sympy.Derivative, lambda node: node.doit()),
 )
-"""Classes that no backend has, in terms of others."""
+"""Classes that no backend has, in terms of others; and such as are to be seen another way."""
 
 
 SUPPORTED_NAMES = sorted(
@@ -139,7 +149,8 @@ def check_supported(expr: Expr, definition: Definition) -> None:
         if node.is_Symbol or (node.is_number and not node.has(sympy.Function)):
             continue
         if isinstance(
-            node, (*STRUCTURAL, *BY_CLASS, sympy.functions.elementary.piecewise.ExprCondPair)
+            node,
+            (*STRUCTURAL, *BY_CLASS, polynomial, sympy.functions.elementary.piecewise.ExprCondPair),
         ):
             continue
         if node in (S.true, S.false):

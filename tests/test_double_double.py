@@ -142,6 +142,22 @@ def test_at_the_ends(library: ctypes.CDLL, name: str) -> None:
         assert low == low, (x, low)
 
 
+@pytest.mark.parametrize("name", [each for each in DOUBLE_DOUBLE if each.startswith("times_exp")])
+@pytest.mark.parametrize("x", [-0.2, 0.0, 0.2, 0.6])
+def test_an_infinite_factor(library: ctypes.CDLL, name: str, x: float) -> None:
+    rest = [(x, 0.0)] * (arity(OPS[name]) - 1)
+    assert computed(library, name, [(math.inf, 0.0), *rest]) == (math.inf, 0.0)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+@pytest.mark.parametrize("x", [(2.0**40 + 1, 2.0**-13.5), (4.48e38, 1.7e22), (-7.1e55, -3.3e38)])
+def test_waves_far_out(library: ctypes.CDLL, name: str, x: Pair) -> None:
+    """The low part of a large number is large itself."""
+    with mp.workprec(500):
+        want = exact(name, None, [mp.mpf(x[0]) + mp.mpf(x[1])])
+    assert abs(computed(library, name, [x])[0] - want) < 1e-14
+
+
 def kernel_programs(made: Plan) -> dict[str, Program]:
     return {kernel.pass_name: program for kernel, program in kernels(made)}
 

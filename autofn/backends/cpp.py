@@ -346,14 +346,33 @@ def gives_nan(program: Program) -> bool:
     if program.arithmetic == "double-double":
         return False
     quick = program.arithmetic == "quick double"
-    tainted: set[int] = set()
+    # Per node the tries whose NaN makes it NaN; of a comparison those whose NaN makes it false.
+    tries: list[frozenset[int]] = []
     for number, node in enumerate(program.nodes):
-        tried = node.op in WAVES if quick else _is_tried(node.op)
-        if tried or not tainted.isdisjoint(node.args):
-            tainted.add(number)
-            if node.op in OPS and (OPS[node.op].boolean or node.op in ("pow", "clamp")):
+        mine = frozenset[int]().union(*(tries[arg] for arg in node.args))
+        if node.op in WAVES if quick else _is_tried(node.op):
+            mine |= {number}
+        if node.op == "select":
+            condition, _, otherwise = node.args
+            if tries[condition] and not (
+                program.nodes[condition].op in _FALSE_OF_NAN
+                and tries[condition] <= tries[otherwise]
+            ):
                 return False
-    return bool(tainted)
+        elif mine and _loses_nan(node.op):
+            return False
+        tries.append(mine)
+    return any(tries)
+
+
+_FALSE_OF_NAN = frozenset({"lt", "le", "gt", "ge", "eq"})
+
+
+def _loses_nan(op: str) -> bool:
+    """Whether an operation may make something else of NaN, where no select follows."""
+    if op not in OPS or op in _FALSE_OF_NAN:
+        return False
+    return OPS[op].boolean or op in ("pow", "clamp")
 
 
 def _statement(start: str, code: str) -> list[str]:

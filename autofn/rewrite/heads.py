@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sympy
-from sympy import Function
+from sympy import Expr, Function
 
 HUGE = sympy.Float("4e18", 17)
 """A number of any dtype's arithmetic, and so is its square."""
@@ -39,6 +39,22 @@ class offset(Function):  # type: ignore[misc]
 
 
 class polynomial(Function):  # type: ignore[misc]
-    """polynomial(cut, t, c0, ..., cn) = c0*t**n + ... + cn; the first `cut` for double only."""
+    """polynomial(cut, t, c0, ..., cn) = c0*t**n + ... + cn; the first `cut` for double only.
+
+    Opaque: t may be a product, which would enter each of its terms.
+    """
 
     is_real = True
+
+    def slope(self) -> Expr:
+        """The derivative by t."""
+        cut, t, *terms = self.args
+        n = len(terms) - 1
+        slopes = [c * (n - k) for k, c in enumerate(terms[:-1])]
+        return polynomial(max(int(cut) - 1, 0), t, *slopes) if n > 1 else slopes[0]
+
+    def _eval_evalf(self, prec: int) -> Expr:
+        _, t, value, *rest = self.args
+        for c in rest:
+            value = value * t + c
+        return value._eval_evalf(prec)

@@ -49,8 +49,12 @@ OTHERS = ((1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0)
 summand of the defaults of numbers and parameters. A limit is the same in all of them in which the
 formula has a value."""
 
-LARGEST = 3.4028234663852886e38
-"""The largest number of single precision."""
+LARGE = (3.4028234663852886e38, 2.0**60, 2.0**40)
+"""What may stand for infinity: the largest number of single precision, and such as have finite
+powers."""
+
+ENDLESS, VANISHING = 2.0**28, 2.0**-80
+"""Of what size a result is infinite, or 0, at a number that stands for infinity."""
 
 WAVES = ops.WAVES - {"sinc", "spherical_bessel"}  # which are 0 there
 PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
@@ -103,7 +107,7 @@ class Limits:
         """A kernel of one tensor with limits that depend on numbers or parameters.
 
         exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
-        the largest number there, where that is right in more settings, if need be in double.
+        a large number there, where that is right in more settings, if need be in double.
         """
         if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
             return program
@@ -121,10 +125,12 @@ class Limits:
 
         if name not in program.used() or not missed(program):
             return program
-        within = _within(program, name)
-        tried = [program, within]
-        if program.arithmetic == "single":
-            tried.append(replace(within, arithmetic="rescued"))
+        tried = [program]
+        for size in LARGE:
+            within = _within(program, name, size)
+            tried.append(within)
+            if program.arithmetic == "single":
+                tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
 
     def _at(self, name: str, sign: int) -> list[Point]:
@@ -280,17 +286,26 @@ def _are_met(
     return True
 
 
-def _within(program: Program, name: str) -> Program:
-    """The program with the largest numbers of single precision for an infinite input."""
+def _within(program: Program, name: str, size: float) -> Program:
+    """The program with numbers of this size for an infinite input."""
 
-    def largest(grown: _Grown, k: int, place: int) -> int:
+    def large(grown: _Grown, k: int, place: int) -> int:
         if program.nodes[k].input != name:
             return place
-        ends = [grown.constant(Float(sign * LARGEST, 17)) for sign in (-1, 1)]
+        ends = [grown.constant(Float(sign * size, 17)) for sign in (-1, 1)]
         within = grown.clamped(place, *ends)
         return grown.selected(grown.is_beyond(name, "both", oo), within, place)
 
-    return _rebuilt(program, largest)
+    within = _rebuilt(program, large)
+    grown = _Grown(within)
+    beyond = grown.is_beyond(name, "both", oo)
+    outputs = []
+    for output in within.outputs:
+        node = output.node
+        if node is not None:
+            node = grown.selected(beyond, grown.stretched(node, ENDLESS, VANISHING), node)
+        outputs.append(replace(output, node=node))
+    return grown.program(outputs)
 
 
 def _with_zeros(program: Program, waves: Collection[int], name: str, relation: str) -> Program:
@@ -422,6 +437,13 @@ class _Grown:
 
     def _input(self, name: str) -> int:
         return next(k for k, node in enumerate(self._nodes) if node.input == name)
+
+    def stretched(self, x: int, large: float, small: float) -> int:
+        """x, infinite where it is large, and 0 where it is small."""
+        size = self._add("abs", x)
+        zero, endless = self.constant(S.Zero), self._add("mul", x, self.constant(oo))
+        some = self.selected(self._add("lt", size, self.constant(Float(small, 17))), zero, x)
+        return self.selected(self._add("gt", size, self.constant(Float(large, 17))), endless, some)
 
     def clamped(self, x: int, low: int, high: int) -> int:
         return self._add("clamp", x, low, high)

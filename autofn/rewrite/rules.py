@@ -8,7 +8,6 @@ the replacement has not. `match` says how patterns are found. No rule knows a fo
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -71,6 +70,7 @@ from autofn.functions import (
     xlog1py,
     xlogy,
 )
+from autofn.rewrite.heads import polynomial
 
 U = Symbol("U", real=True)
 V = Symbol("V", real=True)
@@ -195,10 +195,13 @@ _TAIL = (
 """log(normcdf(-u)) + u**2/2 + log(u) + log(2*pi)/2, over 1/u**2, as a polynomial in that, the
 highest power first: fitted at Chebyshev's points for u over 8, to 3e-16."""
 
+_TAIL_CUT = 4
+"""Its terms that are below the last digit of single precision."""
+
 
 def _log_normcdf(u: Expr) -> Expr:
     z = u**-2
-    tail = functools.reduce(lambda value, c: value * z + Float(c, 20), _TAIL, Integer(0))
+    tail = polynomial(_TAIL_CUT, z, *(Float(c, 20) for c in _TAIL))
     far = -(u**2) / 2 - log(-u) - log(2 * pi) / 2 + z * tail
     below = log(erfc(-u / sqrt(2))) - log(2)
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)

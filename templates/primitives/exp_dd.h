@@ -44,7 +44,7 @@ AUTOFN_FN DoubleDouble times_power_of(DoubleDouble p, double n) {
 AUTOFN_FN DoubleDouble times_exp_dd(DoubleDouble v, DoubleDouble x) {
   const double n = std::fma(x.high, 0x1.71547652b82fep+0, 0x1.8p+52) - 0x1.8p+52;
   const DoubleDouble m = expm1_of_rest(rest_of_log2(x, n));
-  DoubleDouble p = times_power_of(v + v * m, n);
+  DoubleDouble p = times_power_of(v * (m + 1.0), n);
   p = choose(x.high > 1416.0, DoubleDouble(v.high * 0x1p+1023 * 0x1p+1023), p);
   return choose(x.high < -1416.0, DoubleDouble(0.0), joined(p.high, p.low));
 }
