@@ -232,6 +232,70 @@ def native(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
     return load
 
 
+PLACED = {
+    "one, 0-dim output": ((), (1,)),
+    "one, no dimension of channels": ((5,), (1,)),
+    "one": ((2, 3, 4), (1,)),
+    "per channel, last": ((6, 3), (3,)),
+    "per channel": ((2, 3, 4, 5), (3,)),
+    "one of many dimensions": ((2, 3), (1, 1, 1, 1)),
+    "empty": ((0, 3, 4), (3,)),
+}
+
+
+@pytest.mark.parametrize(("shape", "channels"), PLACED.values(), ids=PLACED)
+@pytest.mark.parametrize("permuted", [False, True])
+def test_ops_place_parameters_that_users_give(
+    native: Callable[[str], ModuleType],
+    shape: tuple[int, ...],
+    channels: tuple[int, ...],
+    permuted: bool,
+    generator: torch.Generator,
+) -> None:
+    prelu = native("prelu").prelu
+    x = torch.randn(shape, generator=generator)
+    if permuted and x.dim() > 1:
+        x = x.movedim(0, -1).contiguous().movedim(-1, 0)
+    weight = torch.rand(channels, generator=generator)
+    spread = weight if weight.numel() == 1 else weight.view(-1, *[1] * (x.dim() - 2))
+    want_at = x.clone(), weight.clone()
+    want = torch.where(want_at[0] > 0, want_at[0], spread * want_at[0])
+    with torch.no_grad():
+        assert torch.equal(prelu(x, weight), want.view(shape))
+    x.requires_grad_()
+    weight.requires_grad_()
+    out = prelu(x, weight)
+    assert torch.equal(out, want.view(shape)) and out.stride() == x.stride()
+    grad = torch.randn(shape, generator=generator)
+    by_x, by_weight = torch.autograd.grad(out, (x, weight), grad)
+    assert torch.equal(by_x, torch.where(x > 0, grad, spread.detach() * grad).view(shape))
+    terms = (x * grad * (x <= 0)).detach()
+    dims = [d for d in range(x.dim()) if weight.numel() == 1 or d != 1]
+    summed = terms.sum(dims) if dims else terms
+    torch.testing.assert_close(by_weight, summed.reshape(channels))
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels", "why"),
+    [
+        ((5,), (5,), "an output of 1 dimensions takes a parameter of 1 element"),
+        ((), (2,), "an output of 0 dimensions takes a parameter of 1 element"),
+        ((2, 3), (3, 1), "a per-channel parameter has 1 dimension, not 2"),
+        ((2, 3), (4,), r"size of tensor a \(3\) must match the size of tensor b \(4\)"),
+    ],
+)
+@pytest.mark.parametrize("grad", [False, True])
+def test_parameters_of_wrong_shapes_are_refused(
+    native: Callable[[str], ModuleType],
+    shape: tuple[int, ...],
+    channels: tuple[int, ...],
+    why: str,
+    grad: bool,
+) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=why):
+        native("prelu").prelu(torch.ones(shape), torch.ones(channels, requires_grad=grad))
+
+
 SUMMED = {"first": (0, (7, 9, 5001)), "middle": (1, (40, 7, 3001)), "last": (2, (411, 60, 70))}
 
 
