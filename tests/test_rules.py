@@ -169,6 +169,21 @@ def test_sums_are_found_at_any_multiple_among_other_terms(rule: Rule) -> None:
     assert rule.name in {step.rule for step in steps}
 
 
+def test_softplus_of_sums_with_a_common_term() -> None:
+    """A zero-inflated count's likelihood; of two tensors with nothing in common it stays."""
+    p, rate = 1 / (1 + exp(-x)), exp(y)
+    found = recognise(log(p + (1 - p) * exp(-rate)))
+    assert found == heads.softplus_rise(-x, -exp(y))
+    apart = heads.softplus(x) - heads.softplus(y)
+    assert recognise(apart) == apart
+
+
+def test_log_of_pieces_is_that_of_each() -> None:
+    gate = sympy.Piecewise((x + 1, x >= 0), (1 / (1 + exp(-x)), True))
+    expected = sympy.Piecewise((heads.log1p(x), x >= 0), (-heads.softplus(-x), True))
+    assert recognise(log(gate)) == expected
+
+
 def test_what_is_no_multiple_stays() -> None:
     expr = 2 - heads.sigmoid(x) + y * tanh(x)
     assert recognise(expr) == expr

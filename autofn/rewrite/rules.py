@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import sympy
 from sympy import (
     Abs,
+    Add,
     Expr,
     Float,
     Integer,
@@ -141,9 +142,15 @@ def _is_greater(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return bool(with_positive(minus(found[U], found[V]), parameters).is_positive)
 
 
-def _has_one_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    """Whether U is V and a number or parameter, or V is one: else U is not to be had from V."""
-    return not (varies(minus(found[U], found[V]), parameters) and varies(found[V], parameters))
+def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is V and a number or parameter, or V is one, or they have a term in common.
+
+    Else U is not to be had from V.
+    """
+    u, v = found[U], found[V]
+    if not {*Add.make_args(u)}.isdisjoint(Add.make_args(v)):
+        return True
+    return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
 
 def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -271,7 +278,7 @@ SUMS = (
     Rule("softplus - softplus", softplus(U) - softplus(-U), U,
          _CANCELS, _MAECHLER, {U: 1.3e-6}),
     Rule("softplus - another", softplus(U) - softplus(V), softplus_rise(V, minus(U, V)),
-         _CANCELS, _MAECHLER, {U: 1.3e-6, V: 1e-6}, where=_has_one_tensor),
+         _CANCELS, _MAECHLER, {U: 1.3e-6, V: 1e-6}, where=_is_near),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
