@@ -153,6 +153,11 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
 
+def _is_number_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether V is a number or parameter, and U is a tensor's."""
+    return varies(found[U], parameters) and not varies(found[V], parameters)
+
+
 def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return vanishes_with(found[V], found[U], parameters)
 
@@ -214,6 +219,12 @@ def _log_normcdf(u: Expr) -> Expr:
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
 
 
+def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
+    far = u + log1p(v * exp(-Max(u, 0)))
+    # No branch has its kink where it is taken.
+    return Piecewise((far, u > 1), (log1p(v - 1 + exp(Min(u, 2))), True), evaluate=False)
+
+
 LOGARITHMS = (
     Rule("log of 2 - exp", log(2 - exp(U)), log1p(-expm1(U)),
          _CANCELS, _GOLDBERG, {U: 1.3e-6}),
@@ -227,6 +238,8 @@ LOGARITHMS = (
     Rule("log of exp - 1", log(expm1(U)), U + log(-expm1(-U)), _OVERFLOWS, _MAECHLER, {U: 100.0}),
     Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("log of a number + exp", log(V + exp(U)), _log_of_number_and_exp(U, V),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 2.0}, where=_is_number_beside),
     Rule("log of cosh**2", log(cosh(U) ** 2), 2 * logcosh(U),
          "the square overflows", _HERBIE, {U: 60.0}),
     Rule("log of u + its root", log(2 * mean_root(U, C)), asinh(U / sqrt(C)) + log(C) / 2,
