@@ -278,6 +278,7 @@ def _variant(
         made = limits.inside(made, references[name])
         if made.wide is not None:
             wide = limits(made.wide, references[name], simulate.simulated)
+            wide = limits.inside(wide, references[name], rescue=False)
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = made, decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]

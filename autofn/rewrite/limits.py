@@ -103,11 +103,12 @@ class Limits:
                 program = self._selected(program, name, sides, edges)
         return program
 
-    def inside(self, program: Program, reference: Program) -> Program:
+    def inside(self, program: Program, reference: Program, *, rescue: bool = True) -> Program:
         """A kernel of one tensor with limits that depend on numbers or parameters.
 
         exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
-        a large number there, where that is right in more settings, if need be in double.
+        a large number there, where that is right in more settings, if need be in double. rescue:
+        whether it may be.
         """
         if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
             return program
@@ -129,7 +130,7 @@ class Limits:
         for size in LARGE:
             within = _within(program, name, size)
             tried.append(within)
-            if program.arithmetic == "single":
+            if program.arithmetic == "single" and rescue:
                 tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
 

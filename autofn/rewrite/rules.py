@@ -155,7 +155,8 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
 
 def _is_number_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether V is a number or parameter, and U is a tensor's."""
-    return varies(found[U], parameters) and not varies(found[V], parameters)
+    u, v = found[U], found[V]
+    return varies(u, parameters) and not varies(v, parameters) and not isinstance(u, Min)
 
 
 def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -220,9 +221,11 @@ def _log_normcdf(u: Expr) -> Expr:
 
 
 def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
-    far = u + log1p(v * exp(-Max(u, 0)))
-    # No branch has its kink where it is taken.
-    return Piecewise((far, u > 1), (log1p(v - 1 + exp(Min(u, 2))), True), evaluate=False)
+    # No branch has its kink, or its pole, where it is taken.
+    far, low = u + log1p(v * exp(-Max(u, 0))), exp(Min(u, 2))
+    some = v if v.is_number else Piecewise((v, v > 0), (1, True), evaluate=False)
+    near = log(some) + log1p(low / some)
+    return Piecewise((far, u > 1), (near, v > 0), (log(v + low), True), evaluate=False)
 
 
 LOGARITHMS = (
