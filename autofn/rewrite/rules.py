@@ -153,10 +153,11 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
 
-def _is_number_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    """Whether V is a number or parameter, and U is a tensor's."""
+def _is_run_time_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether V is known at run time, and U is a tensor's."""
     u, v = found[U], found[V]
-    return varies(u, parameters) and not varies(v, parameters) and not isinstance(u, Min)
+    fixed = not v.is_number and not varies(v, parameters)
+    return fixed and varies(u, parameters) and not isinstance(u, Min)
 
 
 def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -223,7 +224,7 @@ def _log_normcdf(u: Expr) -> Expr:
 def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
     # No branch has its kink, or its pole, where it is taken.
     far, low = u + log1p(v * exp(-Max(u, 0))), exp(Min(u, 2))
-    some = v if v.is_number else Piecewise((v, v > 0), (1, True), evaluate=False)
+    some = Piecewise((v, v > 0), (1, True), evaluate=False)
     near = log(some) + log1p(low / some)
     return Piecewise((far, u > 1), (near, v > 0), (log(v + low), True), evaluate=False)
 
@@ -242,7 +243,7 @@ LOGARITHMS = (
     Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("log of a number + exp", log(V + exp(U)), _log_of_number_and_exp(U, V),
-         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 2.0}, where=_is_number_beside),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 2.0}, where=_is_run_time_beside),
     Rule("log of cosh**2", log(cosh(U) ** 2), 2 * logcosh(U),
          "the square overflows", _HERBIE, {U: 60.0}),
     Rule("log of u + its root", log(2 * mean_root(U, C)), asinh(U / sqrt(C)) + log(C) / 2,
