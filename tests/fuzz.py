@@ -59,7 +59,8 @@ def outcome(text: str) -> tuple[str, str, float]:
     expr = eval(text, {"__builtins__": {}}, names)  # our own srepr, of our own draws
     start = time.monotonic()
     try:
-        wrong = check(expr, search=False)
+        # Most need no search, which takes longest. It tells what is to be computed in float64.
+        wrong = check(expr, search=False) and check(expr)
     except Exception:
         wrong = traceback.format_exc()
     return str(expr), wrong, time.monotonic() - start
