@@ -625,9 +625,12 @@ def _kernel(
         if pass_name == "forward" or each.name in used or each.name in made.grads
     )
     outputs = tuple(
-        _operand(each.name, namer(cpp_name(f"grad_{each.name}")), False, definition)
-        if each.like
-        else Operand(each.name, namer(cpp_name(each.name)), "tensor")
+        _operand(
+            each.name,
+            namer(cpp_name(f"grad_{each.name}" if each.like else each.name)),
+            False,
+            definition,
+        )
         for each in program.outputs
     )
     function = f"{cpp_name(definition.name)}_{pass_name}{suffix}"

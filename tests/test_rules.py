@@ -178,8 +178,11 @@ def test_softplus_of_sums_with_a_common_term() -> None:
     p, rate = 1 / (1 + exp(-x)), exp(y)
     found = recognise(log(p + (1 - p) * exp(-rate)))
     assert found == heads.softplus_rise(-x, -exp(y))
-    apart = heads.softplus(x) - heads.softplus(y)
-    assert recognise(apart) == apart
+    for apart in (
+        heads.softplus(x) - heads.softplus(y),
+        heads.softplus(x + 1) - heads.softplus(y + 1),
+    ):
+        assert recognise(apart) == apart
 
 
 def test_log_of_pieces_is_that_of_each() -> None:

@@ -1,4 +1,7 @@
-"""Functions of kernels alone, opaque to SymPy, and the numbers they share."""
+"""Functions that no user writes, opaque to SymPy, and the numbers they share.
+
+Of kernels alone, but for `polynomial`: PyTorch's operations get it as sums and products.
+"""
 
 from __future__ import annotations
 

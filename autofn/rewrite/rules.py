@@ -143,12 +143,12 @@ def _is_greater(found: Bindings, parameters: frozenset[Symbol]) -> bool:
 
 
 def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    """Whether U is V and a number or parameter, or V is one, or they have a term in common.
+    """Whether U is V and a number or parameter, or V is one, or they share a term of a tensor.
 
     Else U is not to be had from V.
     """
     u, v = found[U], found[V]
-    if not {*Add.make_args(u)}.isdisjoint(Add.make_args(v)):
+    if any(varies(each, parameters) for each in {*Add.make_args(u)} & {*Add.make_args(v)}):
         return True
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 

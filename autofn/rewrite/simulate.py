@@ -278,20 +278,12 @@ def _digits(value: machine.Value) -> Any:
 
 
 @lru_cache(maxsize=200_000)
-def _known(
-    op: str, n: int | None, args: tuple[machine.Value, ...], turn: int, form: Format, quick: bool
-) -> machine.Value:
-    exactly = [_digits(arg) for arg in args]
-    return _float(_simulated(op, n, _looked_at(op, exactly, form), turn, form, quick))
-
-
 def _function_of_floats(
     op: str, n: int | None, args: tuple[machine.Value, ...], turn: int, form: Format, quick: bool
 ) -> machine.Value:
     """`_simulated`; most candidates ask for most of the functions that others have asked for."""
-    if any(arg != arg for arg in args):
-        return _known.__wrapped__(op, n, args, turn, form, quick)  # no two are equal
-    return _known(op, n, args, turn, form, quick)
+    exactly = [_digits(arg) for arg in args]
+    return _float(_simulated(op, n, _looked_at(op, exactly, form), turn, form, quick))
 
 
 def _native(

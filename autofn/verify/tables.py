@@ -314,7 +314,8 @@ class _Truths:
         Of each entry no more than a small part of itself: less than the steps that conventions
         decide.
         """
-        here, found = self.first(point), [0.0] * len(self.first(point))
+        here = self.first(point)
+        found = [0.0] * len(here)
         for signs in _signs(len(self.given))[:2]:
             near: dict[str, Any] = dict(point)
             for name, sign in zip(self.given, signs, strict=True):

@@ -101,12 +101,10 @@ def _require(table: Table, pair: str, entry: Entry, got: Tensor) -> list[str]:
     tolerance = tolerance + 2 * EPS[got.dtype] * want.abs() + 4 * TINY[got.dtype]
     # Too large for the dtype: infinity, or its largest number; of either sign, or any number, where
     # roundings of the inputs decide that.
-    mine = got.double()
-    most = (mine.abs() >= torch.finfo(got.dtype).max) & (
-        (mine.sign() == want.sign()) | (tolerance >= want.abs())
-    )
+    mine, largest = got.double(), torch.finfo(got.dtype).max
+    most = (mine.abs() >= largest) & ((mine.sign() == want.sign()) | (tolerance >= want.abs()))
     huge = want.isfinite() & stored.isinf() & (most | ((mine - want).abs() <= tolerance))
-    huge |= mine.isinf() & (want.abs() + tolerance >= torch.finfo(got.dtype).max)
+    huge |= mine.isinf() & (want.abs() + tolerance >= largest)
     stored = torch.where(huge, mine, stored)
     strained = torch.tensor(table.strained)
     off = strained & off_by(got, stored, tolerance)
