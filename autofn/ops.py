@@ -7,6 +7,7 @@ partial derivatives, its cost and error bound, and its exact value for simulated
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,7 @@ import sympy
 from sympy import Expr, Integer, Piecewise, S, exp, pi, sqrt
 
 from autofn import functions as heads
+from autofn import precise
 
 Partials = Callable[..., tuple[Expr, ...]]
 """From an operation's arguments to its partial derivatives, one per argument."""
@@ -29,7 +31,7 @@ class Op:
         operations, `{n}`. `T` is the compute type in C++. No `torch`: for kernels only.
     cost: in units of one addition, on a CPU's vector unit.
     ulp: bound on the error in float32 of a good library's implementation.
-    exact: the value in arbitrary precision, from mpmath numbers; what simulated float32 rounds.
+    exact: the value in any precision, from numbers of `precise`; what simulated float32 rounds.
     domain: an interval on which the generic tests of the backends sample every argument.
     """
 
@@ -49,15 +51,17 @@ def _zero(*args: Expr) -> tuple[Expr, ...]:
     return tuple(S.Zero for _ in args)
 
 
-def _spherical_bessel_exact(n: int, x: Any) -> Any:
+@precise.by_mpmath
+def _spherical_bessel_exact(x: Any, n: int) -> Any:
     if x == 0 or mpmath.isinf(x):
         return mpmath.mpf(0)
     if x < 0:
-        return (-1) ** n * _spherical_bessel_exact(n, -x)
+        return (-1) ** n * _spherical_bessel_exact(-x, n)
     return mpmath.sqrt(mpmath.pi / (2 * x)) * mpmath.besselj(n + mpmath.mpf(1) / 2, x)
 
 
-def _polygamma_exact(n: int, x: Any) -> Any:
+@precise.by_mpmath
+def _polygamma_exact(x: Any, n: int = 0) -> Any:
     """mpmath's own steps through the integers below zero one by one: reflected there.
 
     And it makes an integer of x, of as many digits as x has.
@@ -88,10 +92,21 @@ def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
     return S.Zero, (n * lower - (n + 1) * higher) / (2 * n + 1)
 
 
-def _phi_exact(n: int, x: Any) -> Any:
-    if mpmath.isinf(x):
-        return x if x > 0 else mpmath.mpf(0)
-    return mpmath.hyp1f1(1, n + 1, x) / mpmath.factorial(n)
+def _phi_exact(x: Any, n: int) -> Any:
+    if not precise.is_finite(x):
+        return 0 / x if x < 0 else x
+    if abs(x) >= n + 1:
+        value = precise.exp(x)
+        for k in range(n):
+            value = (value * math.factorial(k) - 1) / (math.factorial(k) * x)
+        return value
+    term = 1 / (0 * x + math.factorial(n))
+    total, k = term, n
+    while total + term != total:
+        k += 1
+        term = term * x / k
+        total = total + term
+    return total
 
 
 def _power_partials(b: Expr, e: Expr) -> tuple[Expr, ...]:
@@ -121,19 +136,19 @@ def _clamp_partials(x: Expr, low: Expr, high: Expr) -> tuple[Expr, ...]:
 
 
 def _mean_root_exact(a: Any, c: Any) -> Any:
-    root = mpmath.sqrt(a * a + c)
+    root = precise.sqrt(a * a + c)
     return (a + root) / 2 if a >= 0 else c / (2 * (root - a))
 
 
 def _root_rest_exact(a: Any, c: Any) -> Any:
-    if a == 0 or mpmath.isinf(a):
+    if a == 0 or precise.isinf(a):
         return abs(a)
-    return a * a / (mpmath.sqrt(a * a + c) + mpmath.sqrt(c))
+    return a * a / (precise.sqrt(a * a + c) + precise.sqrt(c))
 
 
 def _softplus_rise_exact(x: Any, d: Any) -> Any:
     low = x if d >= 0 else x + d
-    rise = mpmath.log1p(mpmath.expm1(abs(d)) / (1 + mpmath.exp(-low)))
+    rise = precise.log1p(precise.expm1(abs(d)) / (1 + precise.exp(-low)))
     return rise if d >= 0 else -rise
 
 
@@ -144,21 +159,22 @@ def _softplus_rise_partials(x: Expr, d: Expr) -> tuple[Expr, ...]:
 
 
 def _expm1mx_exact(x: Any) -> Any:
-    return x * x * _phi_exact(2, x) if abs(x) < 1 else mpmath.expm1(x) - x
+    return x * x * _phi_exact(x, 2) if abs(x) < 1 else precise.expm1(x) - x
 
 
 def _log1pmx_exact(x: Any) -> Any:
-    if abs(x) < mpmath.mpf(2) ** -60:
-        return x * x * (-mpmath.mpf(1) / 2 + x * (mpmath.mpf(1) / 3 - x * (1 / 4 - x / 5)))
-    return mpmath.log1p(x) - x
+    if abs(x) < 2.0**-60:
+        return x * x * (x / 3 - 0.5 - x * x * (0.25 - x / 5))
+    return precise.log1p(x) - x
 
 
 def _pow1pm1_exact(x: Any, y: Any) -> Any:
-    return mpmath.expm1(y * mpmath.log1p(x)) if x > -1 else mpmath.power(1 + x, y) - 1
+    return precise.expm1(y * precise.log1p(x)) if x > -1 else precise.power(1 + x, y) - 1
 
 
-def _gamma_exact(x: Any) -> Any:
-    return mpmath.gamma(x)
+@precise.by_mpmath
+def _loggamma_exact(x: Any) -> Any:
+    return mpmath.re(mpmath.loggamma(x))
 
 
 # fmt: off (one line or two per operation: a table)
@@ -167,18 +183,26 @@ _TABLE = [
     Op("add", "{0} + {1}", "{0} + {1}", 1, 0.5, lambda a, b: a + b),
     Op("sub", "{0} - {1}", "{0} - {1}", 1, 0.5, lambda a, b: a - b),
     Op("mul", "{0} * {1}", "{0} * {1}", 1, 0.5, lambda a, b: a * b),
-    Op("div", "{0} / {1}", "{0} / {1}", 8, 0.5, lambda a, b: a / b, domain=(0.5, 3.0)),
+    Op(
+        "div",
+        "{0} / {1}",
+        "{0} / {1}",
+        8,
+        0.5,
+        lambda a, b: a / b if b != 0 else a * math.nan,
+        domain=(0.5, 3.0),
+    ),
     Op("neg", "-{0}", "-{0}", 1, 0.0, lambda a: -a),
     Op("square", "{0}**2", "square({0})", 1, 0.5, lambda a: a * a),
     Op("powi", "{0}**{n}", "powi<{n}>({0})", 3, 2.0, lambda a, n: a**n),
-    Op("sqrt", "torch.sqrt({0})", "std::sqrt({0})", 8, 0.5, mpmath.sqrt, domain=(0.0, 3.0)),
+    Op("sqrt", "torch.sqrt({0})", "std::sqrt({0})", 8, 0.5, precise.sqrt, domain=(0.0, 3.0)),
     Op(
         "rsqrt",
         "torch.rsqrt({0})",
         "T(1) / std::sqrt({0})",
         10,
         1.0,
-        lambda a: 1 / mpmath.sqrt(a),
+        lambda a: 1 / precise.sqrt(a),
         domain=(0.1, 3.0),
     ),
     Op(
@@ -187,7 +211,7 @@ _TABLE = [
         "autofn::cbrt({0})",
         20,
         1.0,
-        lambda a: mpmath.sign(a) * mpmath.cbrt(abs(a)),
+        lambda a: precise.sign(a) * precise.cbrt(abs(a)),
         heads.cbrt,
         lambda u: (1 / (3 * heads.cbrt(u) ** 2),),
     ),
@@ -197,7 +221,7 @@ _TABLE = [
         "autofn::pow({0}, {1})",
         30,
         1.0,
-        mpmath.power,
+        precise.power,
         heads.power,
         _power_partials,
         domain=(0.2, 3.0),
@@ -208,7 +232,7 @@ _TABLE = [
         "root_sum({0}, {1})",
         14,
         1.0,
-        lambda a, c: mpmath.sqrt(a * a + c),
+        lambda a, c: precise.sqrt(a * a + c),
         heads.root_sum,
         lambda a, c: (a / heads.root_sum(a, c), 1 / (2 * heads.root_sum(a, c))),
         domain=(0.1, 3.0),
@@ -248,7 +272,7 @@ _TABLE = [
         "autofn::exp<kWay>({0})",
         12,
         1.0,
-        mpmath.exp,
+        precise.exp,
         sympy.exp,
         lambda u: (exp(u),),
     ),
@@ -258,7 +282,7 @@ _TABLE = [
         "autofn::exp_product<kWay>({0}, {1})",
         15,
         2.0,
-        lambda a, b: mpmath.exp(a * b),
+        lambda a, b: precise.exp(a * b),
     ),
     Op(
         "times_exp",
@@ -266,7 +290,7 @@ _TABLE = [
         "autofn::times_exp<kWay>({0}, {1})",
         14,
         2.0,
-        lambda v, u: v * mpmath.exp(u),
+        lambda v, u: v * precise.exp(u),
         heads.times_exp,
         lambda v, u: (exp(u), heads.times_exp(v, u)),
     ),
@@ -276,7 +300,7 @@ _TABLE = [
         "xlogy<kWay>({0}, {1})",
         17,
         1.5,
-        lambda v, u: v if v == 0 and u >= 0 else v * mpmath.log(u),
+        lambda v, u: v if v == 0 and u >= 0 else v * precise.log(u),
         heads.xlogy,
         lambda v, u: (sympy.log(u), v / u),
         domain=(0.1, 3.0),
@@ -287,7 +311,7 @@ _TABLE = [
         "xlog1py<kWay>({0}, {1})",
         19,
         1.5,
-        lambda v, u: v if v == 0 and u >= -1 else v * mpmath.log1p(u),
+        lambda v, u: v if v == 0 and u >= -1 else v * precise.log1p(u),
         heads.xlog1py,
         lambda v, u: (heads.log1p(u), v / (1 + u)),
         domain=(-0.9, 3.0),
@@ -298,7 +322,7 @@ _TABLE = [
         "autofn::expm1<kWay>({0})",
         16,
         1.0,
-        mpmath.expm1,
+        precise.expm1,
         heads.expm1,
         lambda u: (exp(u),),
     ),
@@ -340,7 +364,7 @@ _TABLE = [
         "autofn::log<kWay>({0})",
         14,
         1.0,
-        mpmath.log,
+        precise.log,
         sympy.log,
         lambda u: (1 / u,),
         domain=(0.1, 3.0),
@@ -351,7 +375,7 @@ _TABLE = [
         "autofn::log1p<kWay>({0})",
         16,
         1.0,
-        mpmath.log1p,
+        precise.log1p,
         heads.log1p,
         lambda u: (1 / (1 + u),),
         domain=(-0.9, 3.0),
@@ -362,7 +386,7 @@ _TABLE = [
         "sigmoid<kWay>({0})",
         22,
         2.5,
-        lambda a: 1 / (1 + mpmath.exp(-a)),
+        lambda a: 1 / (1 + precise.exp(-a)),
         heads.sigmoid,
         lambda u: (heads.sigmoid(u) * heads.sigmoid(-u),),
     ),
@@ -372,7 +396,7 @@ _TABLE = [
         "softplus<kWay>({0})",
         32,
         2.0,
-        lambda a: mpmath.log1p(mpmath.exp(a)),
+        lambda a: precise.log1p(precise.exp(a)),
         heads.softplus,
         lambda u: (heads.sigmoid(u),),
     ),
@@ -392,7 +416,7 @@ _TABLE = [
         "logaddexp<kWay>({0}, {1})",
         34,
         2.0,
-        lambda a, b: mpmath.log(mpmath.exp(a) + mpmath.exp(b)),
+        lambda a, b: precise.log(precise.exp(a) + precise.exp(b)),
         heads.logaddexp,
         lambda a, b: (heads.sigmoid(a - b), heads.sigmoid(b - a)),
     ),
@@ -402,7 +426,7 @@ _TABLE = [
         "logcosh<kWay>({0})",
         36,
         2.5,
-        lambda a: mpmath.log1p(2 * mpmath.sinh(a / 2) ** 2),
+        lambda a: precise.log1p(2 * precise.sinh(a / 2) ** 2),
         heads.logcosh,
         lambda u: (sympy.tanh(u),),
     ),
@@ -413,7 +437,7 @@ _TABLE = [
         "autofn::sin<kWay>({0})",
         16,
         1.0,
-        mpmath.sin,
+        precise.sin,
         sympy.sin,
         lambda u: (sympy.cos(u),),
     ),
@@ -423,7 +447,7 @@ _TABLE = [
         "autofn::cos<kWay>({0})",
         16,
         1.0,
-        mpmath.cos,
+        precise.cos,
         sympy.cos,
         lambda u: (-sympy.sin(u),),
     ),
@@ -433,7 +457,7 @@ _TABLE = [
         "autofn::tan({0})",
         24,
         1.5,
-        mpmath.tan,
+        precise.tan,
         sympy.tan,
         lambda u: (1 + sympy.tan(u) ** 2,),
         domain=(-1.4, 1.4),
@@ -444,7 +468,7 @@ _TABLE = [
         "autofn::asin({0})",
         20,
         1.5,
-        mpmath.asin,
+        precise.asin,
         sympy.asin,
         lambda u: (1 / sqrt((1 - u) * (1 + u)),),
         domain=(-0.9, 0.9),
@@ -455,7 +479,7 @@ _TABLE = [
         "autofn::acos({0})",
         20,
         1.5,
-        mpmath.acos,
+        precise.acos,
         sympy.acos,
         lambda u: (-1 / sqrt((1 - u) * (1 + u)),),
         domain=(-0.9, 0.9),
@@ -466,7 +490,7 @@ _TABLE = [
         "autofn::atan({0})",
         20,
         1.5,
-        mpmath.atan,
+        precise.atan,
         sympy.atan,
         lambda u: (1 / (1 + u**2),),
     ),
@@ -476,7 +500,7 @@ _TABLE = [
         "autofn::atan2({0}, {1})",
         28,
         1.5,
-        mpmath.atan2,
+        precise.atan2,
         sympy.atan2,
         lambda y, x: (x / (x**2 + y**2), -y / (x**2 + y**2)),
         domain=(0.2, 3.0),
@@ -487,7 +511,7 @@ _TABLE = [
         "autofn::sinh({0})",
         20,
         1.5,
-        mpmath.sinh,
+        precise.sinh,
         sympy.sinh,
         lambda u: (sympy.cosh(u),),
     ),
@@ -497,7 +521,7 @@ _TABLE = [
         "autofn::cosh({0})",
         20,
         1.5,
-        mpmath.cosh,
+        precise.cosh,
         sympy.cosh,
         lambda u: (sympy.sinh(u),),
     ),
@@ -507,7 +531,7 @@ _TABLE = [
         "autofn::tanh({0})",
         18,
         1.0,
-        mpmath.tanh,
+        precise.tanh,
         sympy.tanh,
         lambda u: (heads.sech2(u),),
     ),
@@ -517,7 +541,7 @@ _TABLE = [
         "sech2<kWay>({0})",
         24,
         3.0,
-        lambda a: mpmath.sech(a) ** 2,
+        lambda a: precise.sech(a) ** 2,
         heads.sech2,
         lambda u: (-2 * sympy.tanh(u) * heads.sech2(u),),
     ),
@@ -527,7 +551,7 @@ _TABLE = [
         "autofn::asinh({0})",
         24,
         2.0,
-        mpmath.asinh,
+        precise.asinh,
         sympy.asinh,
         lambda u: (1 / sqrt(1 + u**2),),
     ),
@@ -537,7 +561,7 @@ _TABLE = [
         "autofn::acosh({0})",
         24,
         2.0,
-        mpmath.acosh,
+        precise.acosh,
         sympy.acosh,
         lambda u: (1 / (sqrt(u - 1) * sqrt(u + 1)),),
         domain=(1.1, 3.0),
@@ -548,7 +572,7 @@ _TABLE = [
         "autofn::atanh({0})",
         24,
         2.0,
-        mpmath.atanh,
+        precise.atanh,
         sympy.atanh,
         lambda u: (1 / ((1 - u) * (1 + u)),),
         domain=(-0.9, 0.9),
@@ -559,7 +583,7 @@ _TABLE = [
         "sinc<kWay>({0})",
         26,
         2.0,
-        mpmath.sinc,
+        precise.sinc,
         heads.sinc,
         lambda u: (-heads.spherical_bessel(Integer(1), u),),
     ),
@@ -569,7 +593,7 @@ _TABLE = [
         "spherical_bessel<{n}, kWay>({0})",
         40,
         4.0,
-        lambda a, n: _spherical_bessel_exact(n, a),
+        _spherical_bessel_exact,
         heads.spherical_bessel,
         _spherical_bessel_partials,
     ),
@@ -579,7 +603,7 @@ _TABLE = [
         "phi<{n}>({0})",
         30,
         4.0,
-        lambda a, n: _phi_exact(n, a),
+        _phi_exact,
         heads.phi,
         lambda n, u: (S.Zero, heads.phi(n, u) - n * heads.phi(n + 1, u)),
     ),
@@ -590,7 +614,7 @@ _TABLE = [
         "autofn::erf<kWay>({0})",
         24,
         1.0,
-        mpmath.erf,
+        precise.erf,
         sympy.erf,
         lambda u: (2 / sqrt(pi) * exp(-(u**2)),),
     ),
@@ -600,7 +624,7 @@ _TABLE = [
         "autofn::erfc({0})",
         28,
         1.5,
-        mpmath.erfc,
+        precise.erfc,
         sympy.erfc,
         lambda u: (-2 / sqrt(pi) * exp(-(u**2)),),
     ),
@@ -610,7 +634,7 @@ _TABLE = [
         "autofn::normcdf<kWay>({0})",
         30,
         4.0,
-        mpmath.ncdf,
+        precise.ncdf,
         heads.normcdf,
         lambda u: (exp(-(u**2) / 2) / sqrt(2 * pi),),
     ),
@@ -620,7 +644,7 @@ _TABLE = [
         "std::tgamma({0})",
         60,
         4.0,
-        _gamma_exact,
+        precise.gamma,
         sympy.gamma,
         lambda u: (sympy.gamma(u) * sympy.polygamma(0, u),),
         domain=(0.2, 3.0),
@@ -631,7 +655,7 @@ _TABLE = [
         "std::lgamma({0})",
         60,
         4.0,
-        lambda a: mpmath.re(mpmath.loggamma(a)),
+        _loggamma_exact,
         sympy.loggamma,
         lambda u: (sympy.polygamma(0, u),),
         domain=(0.2, 3.0),
@@ -642,7 +666,7 @@ _TABLE = [
         "digamma({0})",
         80,
         4.0,
-        lambda a: _polygamma_exact(0, a),
+        _polygamma_exact,
         domain=(0.2, 3.0),
     ),
     Op(
@@ -651,7 +675,7 @@ _TABLE = [
         "polygamma<{n}>({0})",
         120,
         4.0,
-        lambda a, n: _polygamma_exact(n, a),
+        _polygamma_exact,
         sympy.polygamma,
         lambda n, u: (S.Zero, sympy.polygamma(n + 1, u)),
         domain=(0.2, 3.0),
@@ -667,9 +691,9 @@ _TABLE = [
         sympy.Abs,
         lambda u: (sympy.sign(u),),
     ),
-    Op("sign", "_sign({0})", "sign({0})", 2, 0.0, mpmath.sign, sympy.sign, _zero),
-    Op("floor", "torch.floor({0})", "std::floor({0})", 1, 0.0, mpmath.floor, sympy.floor, _zero),
-    Op("ceil", "torch.ceil({0})", "std::ceil({0})", 1, 0.0, mpmath.ceil, sympy.ceiling, _zero),
+    Op("sign", "_sign({0})", "sign({0})", 2, 0.0, precise.sign, sympy.sign, _zero),
+    Op("floor", "torch.floor({0})", "std::floor({0})", 1, 0.0, precise.floor, sympy.floor, _zero),
+    Op("ceil", "torch.ceil({0})", "std::ceil({0})", 1, 0.0, precise.ceil, sympy.ceiling, _zero),
     Op("relu", "torch.relu({0})", "maximum({0}, T(0))", 1, 0.0, lambda a: max(a, 0)),
     Op("max", "torch.maximum({0}, {1})", "maximum({0}, {1})", 2, 0.0, max),
     Op("min", "torch.minimum({0}, {1})", "minimum({0}, {1})", 2, 0.0, min),
@@ -754,7 +778,7 @@ _TABLE += [
         "polynomial<{n}>({0}, {1})",
         1,
         0.5,
-        lambda t, *c: mpmath.polyval(c[:-1], t),
+        lambda t, *c: precise.polyval(c[:-1], t),
     ),
     Op("fma", "", "std::fma({0}, {1}, {2})", 1, 0.5, lambda a, b, c: a * b + c),
     Op(
@@ -763,7 +787,7 @@ _TABLE += [
         "autofn::value(autofn::decay<kWay>({0}))",
         12,
         1.0,
-        lambda a: mpmath.exp(-a),
+        lambda a: precise.exp(-a),
         domain=(0.0, 3.0),
     ),
     Op(
@@ -772,7 +796,7 @@ _TABLE += [
         "autofn::value(autofn::decay<kWay>({0}, {1}))",
         13,
         1.0,
-        lambda a, b: mpmath.exp(b - a),
+        lambda a, b: precise.exp(b - a),
         domain=(0.0, 3.0),
     ),
     Op(
@@ -781,7 +805,7 @@ _TABLE += [
         "autofn::exp<kWay>({0}, {1})",
         13,
         1.0,
-        lambda a, b: mpmath.exp(a + b),
+        lambda a, b: precise.exp(a + b),
     ),
     Op(
         "times_exp_of_sum",
@@ -789,7 +813,7 @@ _TABLE += [
         "autofn::times_exp<kWay>({0}, {1}, {2})",
         15,
         1.5,
-        lambda v, a, b: v * mpmath.exp(a + b),
+        lambda v, a, b: v * precise.exp(a + b),
     ),
     Op(
         "times_exp_product",
@@ -797,7 +821,7 @@ _TABLE += [
         "autofn::times_exp_product<kWay>({0}, {1}, {2})",
         16,
         1.5,
-        lambda v, a, b: v * mpmath.exp(a * b),
+        lambda v, a, b: v * precise.exp(a * b),
     ),
     Op(
         "sigmoid_of_sum",
@@ -805,7 +829,7 @@ _TABLE += [
         "sigmoid<kWay>({0}, {1})",
         23,
         2.0,
-        lambda a, b: 1 / (1 + mpmath.exp(-a - b)),
+        lambda a, b: 1 / (1 + precise.exp(-a - b)),
     ),
     Op(
         "softplus_of_sum",
@@ -813,27 +837,27 @@ _TABLE += [
         "softplus<kWay>({0}, {1})",
         33,
         2.0,
-        lambda a, b: mpmath.log1p(mpmath.exp(a + b)),
+        lambda a, b: precise.log1p(precise.exp(a + b)),
     ),
-    Op("sech2_of_sum", "", "sech2<kWay>({0}, {1})", 25, 2.5, lambda a, b: mpmath.sech(a + b) ** 2),
-    Op("sinh_of_sum", "", "autofn::sinh({0}, {1})", 23, 2.0, lambda a, b: mpmath.sinh(a + b)),
-    Op("cosh_of_sum", "", "autofn::cosh({0}, {1})", 23, 2.0, lambda a, b: mpmath.cosh(a + b)),
+    Op("sech2_of_sum", "", "sech2<kWay>({0}, {1})", 25, 2.5, lambda a, b: precise.sech(a + b) ** 2),
+    Op("sinh_of_sum", "", "autofn::sinh({0}, {1})", 23, 2.0, lambda a, b: precise.sinh(a + b)),
+    Op("cosh_of_sum", "", "autofn::cosh({0}, {1})", 23, 2.0, lambda a, b: precise.cosh(a + b)),
     Op(
         "expm1_of_sum",
         "",
         "autofn::expm1<kWay>({0}, {1})",
         18,
         1.5,
-        lambda a, b: mpmath.expm1(a + b),
+        lambda a, b: precise.expm1(a + b),
     ),
-    Op("erfc_of_sum", "", "autofn::erfc({0}, {1})", 42, 2.5, lambda a, b: mpmath.erfc(a + b)),
+    Op("erfc_of_sum", "", "autofn::erfc({0}, {1})", 42, 2.5, lambda a, b: precise.erfc(a + b)),
     Op(
         "normcdf_of_sum",
         "",
         "autofn::normcdf<kWay>({0}, {1})",
         44,
         4.5,
-        lambda a, b: mpmath.ncdf(a + b),
+        lambda a, b: precise.ncdf(a + b),
     ),
     Op(
         "times_normcdf_of_sum",
@@ -841,17 +865,17 @@ _TABLE += [
         "autofn::times_normcdf<kWay>({0}, {1}, {2})",
         46,
         4.5,
-        lambda v, a, b: v * mpmath.ncdf(a + b),
+        lambda v, a, b: v * precise.ncdf(a + b),
     ),
-    Op("sin_of_sum", "", "autofn::sin<kWay>({0}, {1})", 17, 1.0, lambda a, b: mpmath.sin(a + b)),
-    Op("cos_of_sum", "", "autofn::cos<kWay>({0}, {1})", 17, 1.0, lambda a, b: mpmath.cos(a + b)),
+    Op("sin_of_sum", "", "autofn::sin<kWay>({0}, {1})", 17, 1.0, lambda a, b: precise.sin(a + b)),
+    Op("cos_of_sum", "", "autofn::cos<kWay>({0}, {1})", 17, 1.0, lambda a, b: precise.cos(a + b)),
     Op(
         "times_lower",
         "",
         "times_lower<kWay>({0}, {1})",
         5,
         1.5,
-        lambda v, u: v * mpmath.exp(min(u, 0)),
+        lambda v, u: v if u >= 0 else v * precise.exp(u),
     ),
     Op(
         "times_lower_of_sum",
@@ -859,7 +883,7 @@ _TABLE += [
         "times_lower<kWay>({0}, {1}, {2})",
         6,
         1.5,
-        lambda v, a, b: v * mpmath.exp(min(a + b, 0)),
+        lambda v, a, b: v if a + b >= 0 else v * precise.exp(a + b),
     ),
     Op(
         "sigmoid_minus",
@@ -867,7 +891,7 @@ _TABLE += [
         "sigmoid<kWay, true>({0})",
         22,
         2.5,
-        lambda a: 1 / (1 + mpmath.exp(a)),
+        lambda a: 1 / (1 + precise.exp(a)),
     ),
     Op(
         "sigmoid_minus_of_sum",
@@ -875,7 +899,7 @@ _TABLE += [
         "sigmoid<kWay, true>({0}, {1})",
         23,
         2.0,
-        lambda a, b: 1 / (1 + mpmath.exp(a + b)),
+        lambda a, b: 1 / (1 + precise.exp(a + b)),
     ),
     Op(
         "times_sigmoid_minus",
@@ -883,7 +907,7 @@ _TABLE += [
         "times_sigmoid<kWay, true>({0}, {1})",
         25,
         2.0,
-        lambda v, u: v / (1 + mpmath.exp(u)),
+        lambda v, u: v / (1 + precise.exp(u)),
     ),
     Op(
         "times_sigmoid_minus_of_sum",
@@ -891,7 +915,7 @@ _TABLE += [
         "times_sigmoid<kWay, true>({0}, {1}, {2})",
         26,
         2.0,
-        lambda v, a, b: v / (1 + mpmath.exp(a + b)),
+        lambda v, a, b: v / (1 + precise.exp(a + b)),
     ),
     Op(
         "times_sigmoid",
@@ -899,7 +923,7 @@ _TABLE += [
         "times_sigmoid<kWay>({0}, {1})",
         25,
         2.0,
-        lambda v, u: v / (1 + mpmath.exp(-u)),
+        lambda v, u: v / (1 + precise.exp(-u)),
     ),
     Op(
         "times_sigmoid_of_sum",
@@ -907,7 +931,7 @@ _TABLE += [
         "times_sigmoid<kWay>({0}, {1}, {2})",
         26,
         2.0,
-        lambda v, a, b: v / (1 + mpmath.exp(-a - b)),
+        lambda v, a, b: v / (1 + precise.exp(-a - b)),
     ),
     Op(
         "times_sech2",
@@ -915,7 +939,7 @@ _TABLE += [
         "times_sech2<kWay>({0}, {1})",
         26,
         3.0,
-        lambda v, u: v * mpmath.sech(u) ** 2,
+        lambda v, u: v * precise.sech(u) ** 2,
     ),
     Op(
         "times_sech2_of_sum",
@@ -923,7 +947,7 @@ _TABLE += [
         "times_sech2<kWay>({0}, {1}, {2})",
         27,
         3.0,
-        lambda v, a, b: v * mpmath.sech(a + b) ** 2,
+        lambda v, a, b: v * precise.sech(a + b) ** 2,
     ),
     Op(
         "times_normcdf",
@@ -931,7 +955,7 @@ _TABLE += [
         "autofn::times_normcdf<kWay>({0}, {1})",
         32,
         4.0,
-        lambda v, u: v * mpmath.ncdf(u),
+        lambda v, u: v * precise.ncdf(u),
     ),
 ]
 
@@ -975,9 +999,9 @@ def quick_ulp(op: str, factor: Any) -> float:
     name = op.removesuffix("_of_sum").replace("times_exp_product", "times_exp")
     if name not in QUICK:
         return 0.0
-    if name in BOUNDED or not factor or not mpmath.isfinite(factor):
+    if name in BOUNDED or not factor or not precise.is_finite(factor):
         return QUICK[name]
-    size = mpmath.log(abs(factor))
+    size = precise.log(abs(factor))
     size = max(size, 0) if name == "expm1" else abs(size)
     # Beyond that it has overflowed, or vanished.
     return QUICK[name] + 2.0 * float(min(size, 200))

@@ -16,12 +16,13 @@ import sympy
 import torch
 import torch.nn.functional as F
 
+from autofn import precise
 from autofn.backends import primitives
 from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op, quick_ulp
 from autofn.recognise import recognise
 from autofn.resources import templates
-from autofn.rewrite.simulate import DOUBLE, EXPONENTIAL_OF_SUM, PAST, SINGLE
+from autofn.rewrite.simulate import _FAILS, DOUBLE, EXPONENTIAL_OF_SUM, PAST, SINGLE, _exact
 
 PARAMETRISED = {
     "powi": (1, 2, 3, 5, 12),
@@ -202,6 +203,39 @@ def test_partials_agree_with_numeric_differentiation(name: str) -> None:
                 shown = {s: sympy.Float(str(v), 40) for s, v in zip(symbols, values, strict=False)}
                 got = derivative.xreplace(shown).evalf(30)
             assert float(got) == pytest.approx(float(want), rel=1e-12, abs=1e-14), args
+
+
+ODD = (
+    0.0, 1.0, -1.0, 2.0, -3.0, 0.5, -0.5, 1e-30, -1e-30, 1.4e-45, 100.0, -700.5, -20.5, -21.0,
+    1.5e19, -3e38, 1e25, math.inf, -math.inf,
+)  # fmt: skip
+"""Zeros, poles, branch points, and what overflows in MPFR."""
+
+
+@pytest.mark.parametrize(("name", "n"), CASES, ids=IDS)
+def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
+    """MPFR's numbers and mpmath's, at poles and beyond branch points as well."""
+    if name in (*LOGICAL, "select", "polynomial"):
+        pytest.skip("takes what is no number, or any number of them")
+    rng, op = random.Random(3), OPS[name]
+    for k in range(80):
+        args = [
+            rng.choice(ODD) if rng.random() < 0.6 else rng.uniform(-9, 9) for _ in range(arity(op))
+        ]
+        args[0] = ODD[k % len(ODD)] if len(args) == 1 else args[0]
+
+        def computed(number: precise.Make, args: list[float] = args) -> Any:
+            try:
+                value = _exact(name, [number(arg) for arg in args], n)
+            except _FAILS:
+                value = math.nan
+            return precise.bounded(number(value) if type(value) in (int, float) else value)
+
+        got = precise.evaluated(300, computed)
+        with mpmath.mp.workprec(300):
+            got, want = precise.wide(got), computed(precise.wide)
+            alike = got == want or (mpmath.isnan(got) and mpmath.isnan(want))
+            assert alike or abs(got - want) <= abs(want) * mpmath.mpf(2) ** -200, args
 
 
 @pytest.mark.parametrize("order", [1, 2, 3])

@@ -1,59 +1,79 @@
-"""Arithmetic of float32 and float64 on Python's floats, which are float64 on any machine.
+"""Arithmetic of float32 and float64 on arrays of float64, which are alike on any machine.
 
 Each operation is exact and rounded once, subnormal and overflowing numbers included. For float32
 what float64 gives is rounded again, which changes nothing: 53 digits are more than twice 24 and 2.
-Functions are not here: no library of the machine is asked for one.
+Functions are not here: no library of the machine is asked for one. Where NaN is compared, the
+operations are those of Python: max(a, b) is a unless b is greater.
 """
 
 from __future__ import annotations
 
-import math
-import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from autofn.ops import OPS
+import numpy as np
+from numpy.typing import NDArray
 
-Value = float | bool
-
-Native = Callable[..., Value]
-
-_SAME = (
-    "add sub mul div neg square abs max min clamp lt le gt ge eq ne and or not select along".split()
-)
-
-NATIVE: dict[str, Native] = {
-    **{name: OPS[name].exact for name in _SAME},
-    "relu": lambda a: max(a, 0.0),
-    "sqrt": math.sqrt,
-}
-"""What takes floats as it takes numbers of any precision. A division by zero raises."""
+Column = NDArray[Any]
+"""Of float64, or of bool."""
 
 
-def single(value: float) -> float:
-    """The nearest number of float32, ties to even; infinite beyond the largest."""
-    try:
-        return float(struct.unpack("f", struct.pack("f", value))[0])
-    except OverflowError:
-        return math.copysign(math.inf, value)
+def single(values: Column) -> Column:
+    """The nearest numbers of float32, ties to even; infinite beyond the largest."""
+    return values.astype(np.float32).astype(np.float64)
 
 
-def same(value: float) -> float:
+def same(values: Column) -> Column:
     """As `single`, of float64."""
-    return value
+    return values
 
 
-def fma(a: float, b: float, c: float) -> float:
+def _max(a: Column, b: Column) -> Column:
+    return np.where(b > a, b, a)
+
+
+def _min(a: Column, b: Column) -> Column:
+    return np.where(b < a, b, a)
+
+
+NATIVE: Mapping[str, Callable[..., Column]] = {
+    "add": np.add,
+    "sub": np.subtract,
+    "mul": np.multiply,
+    # What comes of a division by zero is not to be relied on.
+    "div": lambda a, b: np.where(b == 0, np.nan, np.divide(a, b)),
+    "neg": np.negative,
+    "square": np.square,
+    "sqrt": np.sqrt,
+    "abs": np.abs,
+    "max": _max,
+    "min": _min,
+    "relu": lambda a: _max(a, np.float64(0)),
+    "clamp": lambda x, low, high: _min(_max(x, low), high),
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "and": np.logical_and,
+    "or": np.logical_or,
+    "not": np.logical_not,
+    "select": np.where,
+    "along": lambda d, v: np.where(d != 0, v, 0 * v),
+}
+
+
+def fma(a: Column, b: Column, c: Column) -> Column:
     """a * b + c in float32, rounded once. The product is exact in float64."""
-    product = a * b
-    total, rest = _two_sum(product, c)
-    if rest and math.isfinite(total) and not _is_odd(total):
-        # To odd: no tie between numbers of float32 that is none.
-        total = math.nextafter(total, math.copysign(math.inf, rest))
-    return single(total)
+    total, rest = _two_sum(a * b, c)
+    # To odd: no tie between numbers of float32 that is none.
+    odd = np.asarray(total).view(np.int64) & 1 == 1
+    toward = np.nextafter(total, np.copysign(np.inf, rest))
+    return single(np.where((rest != 0) & np.isfinite(total) & ~odd, toward, total))
 
 
-def polynomial(t: float, terms: Sequence[float]) -> float:
+def polynomial(t: Column, terms: Sequence[Column]) -> Column:
     """c0 * t**n + ... + cn in float32, by `fma`."""
     value, *rest = terms
     for term in rest:
@@ -70,26 +90,22 @@ def power(value: Any, n: int, rounded: Callable[[Any], Any]) -> Any:
     return rounded(square * value) if n % 2 else square
 
 
-def sum_rest(a: float, b: float, rounded: Callable[[float], float]) -> float:
+def sum_rest(a: Column, b: Column, rounded: Callable[[Column], Column]) -> Column:
     """What a + b loses in rounding; NaN where it overflows, as in a machine."""
     total, rest = _two_sum(a, b)
     near = rounded(total)
-    return (total - near) + rest if math.isfinite(near) else math.nan
+    return np.where(np.isfinite(near), (total - near) + rest, np.nan)
 
 
-def product_rest(a: float, b: float) -> float:
+def product_rest(a: Column, b: Column) -> Column:
     """What a * b loses in rounding to float32."""
     product = a * b
     near = single(product)
-    return single(product - near) if math.isfinite(near) else math.nan
+    return np.where(np.isfinite(near), single(product - near), np.nan)
 
 
-def _two_sum(a: float, b: float) -> tuple[float, float]:
+def _two_sum(a: Column, b: Column) -> tuple[Column, Column]:
     """A sum, and what it lost (Knuth)."""
     total = a + b
     part = total - a
     return total, (a - (total - part)) + (b - part)
-
-
-def _is_odd(value: float) -> bool:
-    return bool(struct.unpack("q", struct.pack("d", value))[0] & 1)

@@ -70,8 +70,8 @@ def _sources() -> str:
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256(sympy.__version__.encode())
     for path in sorted(here.glob("*.py")) + [
-        here.parent / name
-        for name in ("program.py", "ops.py", "functions.py", "compact.py", "trees.py", "plan.py")
+        here.parent / f"{name}.py"
+        for name in "program ops functions compact trees plan precise".split()
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()
