@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
-from sympy import Dummy, Expr, Mul, Piecewise, Rational, Symbol
+from sympy import Basic, Dummy, Expr, Mul, Piecewise, Rational, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -167,6 +167,12 @@ def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:
         (each for each in expr.atoms(heads.clamp) if each.args[0].is_Symbol),
         key=sympy.default_sort_key,
     )
-    hidden = {each: Dummy(f"clamped{k}", real=True) for k, each in enumerate(inputs)}
-    formed = form(expr.xreplace(hidden), tensors)
-    return formed.xreplace({dummy: each for each, dummy in hidden.items()})
+    hidden = _hidden(tuple(inputs))
+    formed = form(trees.replaced(expr, hidden), tensors)
+    return trees.replaced(formed, {dummy: each for each, dummy in hidden.items()})
+
+
+@functools.cache
+def _hidden(inputs: tuple[Expr, ...]) -> dict[Basic, Basic]:
+    """What stands for them: the same in all forms, so that what is replaced is remembered."""
+    return {each: Dummy(f"clamped{k}", real=True) for k, each in enumerate(inputs)}
