@@ -27,13 +27,17 @@ from autofn.errors import FormulaError
 from autofn.model import Choice, Definition, Kind, Leaf, Variant
 from autofn.names import Namer, cpp_name
 from autofn.program import CHANNEL, ELEMENT, Input, Program, Result, lower, summed
-from autofn.rewrite import sample, simulate
+from autofn.rewrite import sample
 from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.closer import Closer
+from autofn.rewrite.formats import BFLOAT16, DOUBLE, EXACT, FLOAT16, SINGLE, Format, rounded
+from autofn.rewrite.judge import Sample, is_extreme, sampled
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
 from autofn.rewrite.search import Decision, choose, fails_in_single, for_16_bits, unsearched
+from autofn.rewrite.simulate import simulated
+from autofn.rewrite.truth import Point, exact
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -265,7 +269,7 @@ def _variant(
         for name, (inputs, results) in passes.items()
     }
     for name in FIRST_ORDER:
-        programs[name] = limits(programs[name], references[name], simulate.exact)
+        programs[name] = limits(programs[name], references[name], exact)
     searching = _Search(definition, primals, passes["forward"], fixed, search)
     chosen = {
         name: searching(name, inputs, finite.results(lowering, results), programs[name])
@@ -274,10 +278,10 @@ def _variant(
     }
     for name in FIRST_ORDER:
         program, decision = chosen[name]
-        made = limits(program, references[name], simulate.simulated)
+        made = limits(program, references[name], simulated)
         made = limits.inside(made, references[name])
         if made.wide is not None:
-            wide = limits(made.wide, references[name], simulate.simulated)
+            wide = limits(made.wide, references[name], simulated)
             wide = limits.inside(wide, references[name], rescue=False)
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = made, decision
@@ -342,23 +346,23 @@ class _Search:
         self._domains = sample.domains_of(definition, self._tensors)
 
     @functools.cached_property
-    def _points(self) -> list[simulate.Point]:
+    def _points(self) -> list[Point]:
         """With the outputs; not computed for searches that are remembered."""
         return [self._with_outputs(point) for point in self._given]
 
     @functools.cached_property
-    def _of_arguments(self) -> list[simulate.Point]:
+    def _of_arguments(self) -> list[Point]:
         exprs = [each.expr for each in self._forward[1] if each.expr is not None]
         arguments = [self._argument(u) for u in sample.arguments_of(exprs, self._tensors)]
         given = sample.of_arguments(self._given, self._tensors, arguments)
         return [self._with_outputs(point) for point in sample.inside(given, self._domains)]
 
     @functools.cached_property
-    def _far(self) -> list[simulate.Point]:
+    def _far(self) -> list[Point]:
         """Where an output is none of float32's, but of float64's; and below borders."""
 
-        def values(point: simulate.Point) -> list[Any]:
-            return simulate.exact(self._forward_program, point)
+        def values(point: Point) -> list[Any]:
+            return exact(self._forward_program, point)
 
         found = (
             sample.beside_extremes(self._given, self._tensors, values, in_64_bits=True)
@@ -367,27 +371,25 @@ class _Search:
         )
         found += sample.at_sizes(self._given, self._tensors, sample.BELOW_BORDERS)
         inside = sample.inside(found, self._domains)
-        return [self._with_outputs(point, simulate.DOUBLE) for point in inside]
+        return [self._with_outputs(point, DOUBLE) for point in inside]
 
     @functools.cached_property
     def _forward_program(self) -> Program:
         inputs, results = self._forward
         return lower(inputs, results, self._fixed)
 
-    def _with_outputs(
-        self, point: simulate.Point, form: simulate.Format = simulate.SINGLE
-    ) -> simulate.Point:
+    def _with_outputs(self, point: Point, form: Format = SINGLE) -> Point:
         """A point with the outputs there, as backward gets them."""
-        values = simulate.exact(self._forward_program, point)
-        with mp.workprec(simulate.EXACT):
+        values = exact(self._forward_program, point)
+        with mp.workprec(EXACT):
             outputs = {
-                output.name: float(simulate.rounded(value, form))
+                output.name: float(rounded(value, form))
                 for output, value in zip(self._forward_program.outputs, values, strict=True)
                 if value is not None
             }
         return {**point, **outputs}
 
-    def _judged(self, pass_name: Pass, program: Program) -> simulate.Sample:
+    def _judged(self, pass_name: Pass, program: Program) -> Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
 
         At none of those in double backward, whose programs are long; of several tensors at half of
@@ -396,13 +398,13 @@ class _Search:
         points = [*self._points, *self._of_arguments]
         if pass_name == "double_backward":
             points = points if len(self._tensors) == 1 else points[::2]
-            return simulate.sampled(program, points, frozenset(self._tensors))
+            return sampled(program, points, frozenset(self._tensors))
 
         names = {each.name for each in self._forward_program.outputs}
         takes_outputs = not names.isdisjoint(each.name for each in program.inputs)
 
-        def values(point: simulate.Point) -> list[Any]:
-            return simulate.exact(program, self._with_outputs(point) if takes_outputs else point)
+        def values(point: Point) -> list[Any]:
+            return exact(program, self._with_outputs(point) if takes_outputs else point)
 
         extreme = [
             point
@@ -411,61 +413,61 @@ class _Search:
         ] + sample.at_sizes(self._given, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)
         points += map(self._with_outputs, inside)
-        return simulate.sampled(program, points, frozenset(self._tensors))
+        return sampled(program, points, frozenset(self._tensors))
 
     def _closer(self, reference: Program) -> Closer:
-        def judged(points: Sequence[simulate.Point]) -> simulate.Sample:
+        def judged(points: Sequence[Point]) -> Sample:
             given = [{n: v for n, v in each.items() if n in self._given[0]} for each in points]
             inside = map(self._with_outputs, sample.inside(given, self._domains))
-            return simulate.sampled(reference, inside, frozenset(self._tensors))
+            return sampled(reference, inside, frozenset(self._tensors))
 
         return Closer(self._given, self._tensors, judged)
 
     def _argument(self, u: Expr) -> sample.Argument:
         program = lower(self._forward[0], [Result("u", u)], self._fixed)
-        return lambda point: simulate.exact(program, point)[0]
+        return lambda point: exact(program, point)[0]
 
-    def _in_64_bits(self, truth: simulate.Sample, program: Program) -> simulate.Sample:
+    def _in_64_bits(self, truth: Sample, program: Program) -> Sample:
         """A sample of float64: some points as they are, some with as many digits as there are.
 
         And those of results that no float32 has.
         """
-        points: list[simulate.Point] = []
+        points: list[Point] = []
         for k, point in enumerate((*truth.points, *self._far)):
             if k % 2 == 0 or math.inf in map(abs, point.values()) or k >= len(truth.points):
                 points.append({n: value * (1 + math.pi * 2.0**-30) for n, value in point.items()})
             elif k % 4 == 1:
                 points.append({**point, **self._defaults})
         names = frozenset(self._tensors)
-        return simulate.sampled(program, points, names, simulate.DOUBLE)
+        return sampled(program, points, names, DOUBLE)
 
     def _in_16_bits(
-        self, inputs: list[tuple[Symbol, Input]], truth: simulate.Sample, program: Program
-    ) -> Iterator[tuple[simulate.Format, simulate.Sample]]:
+        self, inputs: list[tuple[Symbol, Input]], truth: Sample, program: Program
+    ) -> Iterator[tuple[Format, Sample]]:
         """A sample, and of the 16-bit types every third of its points, rounded to them.
 
         And all with tiny or huge results, and numbers of all magnitudes.
         """
-        yield simulate.BFLOAT16, truth  # of float32's range
+        yield BFLOAT16, truth  # of float32's range
         kept = [
             point
             for k, (point, values) in enumerate(zip(truth.points, truth.truths, strict=True))
-            if k % 3 == 0 or any(map(simulate.is_extreme, values))
+            if k % 3 == 0 or any(map(is_extreme, values))
         ]
         binades = sample.inside(
             sample.at_sizes(self._given, self._tensors, sample.BINADES), self._domains
         )
         kept += map(self._with_outputs, binades)
         tensors = {each.name for _, each in inputs if ELEMENT in each.axes}
-        for form in (simulate.BFLOAT16, simulate.FLOAT16):
+        for form in (BFLOAT16, FLOAT16):
             points = [
                 {
-                    name: float(simulate.rounded(mp.mpf(value), form)) if name in tensors else value
+                    name: float(rounded(mp.mpf(value), form)) if name in tensors else value
                     for name, value in point.items()
                 }
                 for point in kept
             ]
-            yield form, simulate.sampled(program, points, frozenset(self._tensors))
+            yield form, sampled(program, points, frozenset(self._tensors))
 
     def __call__(
         self,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from autofn.rewrite import machine
-from autofn.rewrite.simulate import SINGLE, rounded
+from autofn.rewrite.formats import SINGLE, rounded
 
 ANY = st.floats(width=32, allow_nan=False)
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)

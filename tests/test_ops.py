@@ -22,7 +22,9 @@ from autofn.derive import Differentiator
 from autofn.ops import BY_CLASS, CPP_HELPERS, OPS, TORCH_HELPERS, Op, quick_ulp
 from autofn.recognise import recognise
 from autofn.resources import templates
-from autofn.rewrite.simulate import _FAILS, DOUBLE, EXPONENTIAL_OF_SUM, PAST, SINGLE, _exact
+from autofn.rewrite.formats import DOUBLE, SINGLE
+from autofn.rewrite.simulate import EXPONENTIAL_OF_SUM, PAST
+from autofn.rewrite.truth import FAILS, _exact
 
 PARAMETRISED = {
     "powi": (1, 2, 3, 5, 12),
@@ -227,7 +229,7 @@ def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
         def computed(number: precise.Make, args: list[float] = args) -> Any:
             try:
                 value = _exact(name, [number(arg) for arg in args], n)
-            except _FAILS:
+            except FAILS:
                 value = math.nan
             return precise.bounded(number(value) if type(value) in (int, float) else value)
 

@@ -22,12 +22,16 @@ from autofn.load import load_file
 from autofn.plan import plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
-from autofn.rewrite import candidates, far_out, near_root, near_zero, sample, simulate
+from autofn.rewrite import candidates, far_out, near_root, near_zero, sample
 from autofn.rewrite.closer import Closer
+from autofn.rewrite.formats import DOUBLE, EXACT, rounded
+from autofn.rewrite.judge import Error, Sample, error, sampled
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus
 from autofn.rewrite.search import Candidate, choose
+from autofn.rewrite.simulate import simulated
 from autofn.rewrite.steps import stages
+from autofn.rewrite.truth import Point, exact
 
 ROOT = Path(__file__).resolve().parent.parent
 VALUES = (0.31, 0.87, 1.7, 2.9, -0.45, -1.9)
@@ -124,9 +128,9 @@ def test_a_rule_mends_what_its_hazard_breaks(rule: Rule) -> None:
         pytest.skip("the pattern is no operation of a program")
     point = {s.name: struct.unpack("f", struct.pack("f", v))[0] for s, v in rule.hazard.items()}
     after = program_of(rule.replacement)
-    sample = simulate.Sample((point,), (tuple(simulate.exact(after, point)),))
-    before = simulate.error(program_of(rule.pattern), sample)
-    mended = simulate.error(after, sample)
+    sample = Sample((point,), (tuple(exact(after, point)),))
+    before = error(program_of(rule.pattern), sample)
+    mended = error(after, sample)
     # Its own argument, sqrt(2)*u say, is rounded too, which kernels make up for.
     assert not mended.bad
     assert before.bad or before.ulp > 20 * max(mended.ulp, 1)
@@ -224,12 +228,12 @@ def single(number: float) -> float:
      3.4028234e38, 123456789.0, 16777217.0],
 )  # fmt: skip
 def test_rounding_is_that_of_float32(number: float) -> None:
-    assert float(simulate.rounded(mp.mpf(number))) == single(number)
+    assert float(rounded(mp.mpf(number))) == single(number)
 
 
 def test_what_is_beyond_float32_is_infinite() -> None:
-    assert simulate.rounded(mp.mpf("3.5e38")) == mp.inf
-    assert simulate.rounded(mp.mpf("-1e300")) == -mp.inf
+    assert rounded(mp.mpf("3.5e38")) == mp.inf
+    assert rounded(mp.mpf("-1e300")) == -mp.inf
 
 
 def test_sums_products_and_quotients_are_those_of_a_machine() -> None:
@@ -240,7 +244,7 @@ def test_sums_products_and_quotients_are_those_of_a_machine() -> None:
     generator = torch.Generator().manual_seed(1)
     for a, b in torch.randn(50, 2, generator=generator).tolist():
         u, v = torch.tensor(a), torch.tensor(b)
-        (got,) = simulate.simulated(program, {"U": float(u), "V": float(v)})
+        (got,) = simulated(program, {"U": float(u), "V": float(v)})
         terms = {"U*V + U": u * v + u, "3 + V**2": v * v + 3}
         assert float(got) == float(terms["U*V + U"] / terms["3 + V**2"] - v)
 
@@ -248,8 +252,8 @@ def test_sums_products_and_quotients_are_those_of_a_machine() -> None:
 def test_errors_are_the_same_in_every_process() -> None:
     program = program_of(heads.sigmoid(U) * exp(U))
     points = [{"U": single(v), "V": 1.0, "C": 1.0} for v in VALUES]
-    sample = simulate.sampled(program, points, frozenset({"U"}))
-    errors = {simulate.error(program, sample) for _ in range(3)}
+    sample = sampled(program, points, frozenset({"U"}))
+    errors = {error(program, sample) for _ in range(3)}
     assert len(errors) == 1 and 0.5 < errors.pop().ulp < 10
 
 
@@ -286,9 +290,9 @@ def test_a_form_is_the_same_function(name: str) -> None:
         before = lower(inputs, [Result("y", expr)], for_kernels=True)
         after = lower(inputs, [Result("y", new)], for_kernels=True)
         for at in (-1e12, -300.0, -70.5, -3.3, -0.4, 0.0, 0.3, 2.1, 60.5, 200.0, 1e12):
-            (old,) = simulate.exact(before, {"x": at, "y": 0.7})
-            (got,) = simulate.exact(after, {"x": at, "y": 0.7})
-            with mp.workprec(simulate.EXACT):
+            (old,) = exact(before, {"x": at, "y": 0.7})
+            (got,) = exact(after, {"x": at, "y": 0.7})
+            with mp.workprec(EXACT):
                 close = mp.mpf(2) ** -54 * abs(old) + mp.mpf(10) ** -400
                 assert abs(got - old) <= close, (expr, at)
     assert changed
@@ -304,9 +308,9 @@ def candidate(name: str, expr: Expr) -> Candidate:
 
 def decided(
     pass_name: str, *candidates: Candidate, at: tuple[float, ...], allowed: float | None = None
-) -> tuple[str, simulate.Error | None]:
+) -> tuple[str, Error | None]:
     points = [{"x": single(v)} for v in at]
-    sample = simulate.sampled(candidates[0].program, points, frozenset({"x"}))
+    sample = sampled(candidates[0].program, points, frozenset({"x"}))
     _, decision = choose(pass_name, candidates, sample, allowed=allowed)
     best = decision.candidates[decision.chosen]
     return best.name, best.error
@@ -373,9 +377,9 @@ def test_polynomials_about_roots_are_the_function(expr: Expr) -> None:
             root = float(sum(where.lhs.args[0].args[1:]))  # of offset(x, high, low)
             for part in (-0.99, -0.4, -1e-3, 1e-6, 0.2, 0.99):
                 point = {"x": single(root + part * radius), "y": 0.7}
-                (old,), (got,) = simulate.exact(before, point), simulate.exact(after, point)
-                (rounded,) = simulate.simulated(after, point)
-                with mp.workprec(simulate.EXACT):
+                (old,), (got,) = exact(before, point), exact(after, point)
+                (rounded,) = simulated(after, point)
+                with mp.workprec(EXACT):
                     assert abs(got - old) <= mp.mpf(2) ** -54 * abs(old), (reach, part)
                     assert abs(rounded - old) <= 4 * float32_spacing(old), (reach, part)
 
@@ -407,9 +411,9 @@ def test_polynomials_far_out_are_the_function(expr: Expr, edge: int) -> None:
                 if not where.xreplace({x: sympy.Float(sign * size * edge)}):
                     continue
                 point = {"x": single(sign * size * edge), "y": 0.7}
-                (old,), (got,) = simulate.exact(before, point), simulate.exact(after, point)
-                (rounded,) = simulate.simulated(after, point)
-                with mp.workprec(simulate.EXACT):
+                (old,), (got,) = exact(before, point), exact(after, point)
+                (rounded,) = simulated(after, point)
+                with mp.workprec(EXACT):
                     assert abs(got - old) <= mp.mpf(2) ** -54 * abs(old), (size, sign)
                     assert abs(rounded - old) <= 4 * float32_spacing(old), (size, sign)
 
@@ -489,8 +493,8 @@ def test_limits_at_infinity() -> None:
         (variant,) = plan(made.definition).variants
         for sign, limit in ((1, above), (-1, below)):
             point = {**given, "x": sign * mp.inf}
-            (value,) = simulate.exact(variant.forward, point)
-            (kernel,) = simulate.simulated(variant.kernels["forward"], point)
+            (value,) = exact(variant.forward, point)
+            (kernel,) = simulated(variant.kernels["forward"], point)
             for got in (value, kernel):
                 found = 0 if abs(got) < 1e-70 else got
                 assert mp.isnan(got) if limit is None else found == limit, made.definition.name
@@ -521,7 +525,7 @@ def test_smooth_where_a_sign_turns() -> None:
 
     (variant,) = plan(symlog.definition).variants
     for program in (variant.vjp, variant.kernels["backward"]):
-        assert simulate.exact(program, {"x": 0.0}) == [1]
+        assert exact(program, {"x": 0.0}) == [1]
 
 
 def test_logarithms_times_what_vanishes_with_them() -> None:
@@ -532,10 +536,10 @@ def test_logarithms_times_what_vanishes_with_them() -> None:
     (variant,) = plan(divergence.definition).variants
     for program in (variant.forward, variant.kernels["forward"]):
         for p, q, value in ((0, 0.5, 0), (0, 0, 0), (1, 0.5, math.log(2))):
-            (got,) = simulate.exact(program, {"p": p, "q": q})
+            (got,) = exact(program, {"p": p, "q": q})
             assert abs(got - value) < 1e-15
         for p, q in ((mp.nan, 0.5), (0, mp.nan), (0.5, -1), (-0.1, 0.5)):
-            assert mp.isnan(simulate.exact(program, {"p": p, "q": q})[0])
+            assert mp.isnan(exact(program, {"p": p, "q": q})[0])
 
 
 def test_arguments_are_looked_at_where_they_are_large() -> None:
@@ -555,11 +559,10 @@ def test_float64_has_a_program_of_its_own_where_its_arguments_are_larger() -> No
     forward = variant.kernels["forward"]
     assert forward.wide is not None and forward.wide.nodes != forward.nodes
     point = {"x": -512.3, "beta": 1.3}
-    (truth,) = simulate.exact(forward, point)
+    (truth,) = exact(forward, point)
     wide = replace(forward, nodes=forward.wide.nodes, outputs=forward.wide.outputs)
     errors = [
-        simulate.error(each, simulate.Sample((point,), ((truth,),)), form=simulate.DOUBLE).ulp
-        for each in (forward, wide)
+        error(each, Sample((point,), ((truth,),)), form=DOUBLE).ulp for each in (forward, wide)
     ]
     assert errors[1] < 8 and errors[1] < errors[0] / 5
 
@@ -572,9 +575,9 @@ def test_a_limit_hides_no_nan() -> None:
     (variant,) = plan(cauchy.definition).variants
     backward = variant.kernels["backward"]
     at = {"x": mp.inf, "y": 2.0, "s": 1.5}
-    assert not any(map(mp.isnan, simulate.simulated(backward, at)))
+    assert not any(map(mp.isnan, simulated(backward, at)))
     for name in at:
-        assert all(map(mp.isnan, simulate.simulated(backward, {**at, name: mp.nan})))
+        assert all(map(mp.isnan, simulated(backward, {**at, name: mp.nan})))
 
 
 def test_products_times_their_sign() -> None:
@@ -647,7 +650,7 @@ def test_quotients_are_looked_at_where_they_are_large() -> None:
 
 
 def test_a_sum_of_tensors_is_looked_at_where_it_cancels() -> None:
-    def value(at: simulate.Point) -> float:
+    def value(at: Point) -> float:
         return mp.mpf(at["x"]) - mp.mpf("0.6") * at["y"]
 
     assert x - sympy.Rational(3, 5) * y in sample.arguments_of([x - 3 * y / 5], ["x", "y"])
@@ -664,8 +667,8 @@ def test_a_second_look_finds_the_borders_of_regimes() -> None:
     program = lower(inputs, [Result("y", switched)])
     reference = lower(inputs, [Result("y", sympy.Rational(1, 2) / (1 - x))])
     given = [{"x": v} for v in (-9.2, -0.5, 0.11)]
-    look = Closer(given, ["x"], lambda at: simulate.sampled(reference, at, frozenset({"x"})))
-    first = simulate.error(program, simulate.sampled(reference, given[1:], frozenset({"x"})))
+    look = Closer(given, ["x"], lambda at: sampled(reference, at, frozenset({"x"})))
+    first = error(program, sampled(reference, given[1:], frozenset({"x"})))
     assert first.ulp < 4 < look.error(program).ulp
     points = sample.beside_borders(given, ["x"], [lambda at: mp.mpf(at["x"]) + 8])
     assert {math.copysign(1, at["x"] + 8) for at in points} == {1.0, -1.0}
@@ -679,10 +682,10 @@ def test_what_vanishes_in_single_precision_is_computed_again() -> None:
 
     (variant,) = plan(falling.definition).variants
     forward, point = variant.kernels["forward"], {"x": 8e7, "a": 1.3}
-    (truth,) = simulate.exact(variant.forward, point)
+    (truth,) = exact(variant.forward, point)
     assert forward.arithmetic == "wary"
-    assert simulate.simulated(replace(forward, arithmetic="single"), point) == [0]
-    (got,) = simulate.simulated(forward, point)
+    assert simulated(replace(forward, arithmetic="single"), point) == [0]
+    (got,) = simulated(forward, point)
     assert abs(got / truth - 1) < 1e-6
 
 
@@ -700,7 +703,7 @@ def test_a_limit_holds_from_where_the_parts_overflow_in_double() -> None:
     (variant,) = plan(made).variants
     backward = variant.kernels["backward"]
     for far in (-1253.0, -3e6, -4e28, -math.inf):
-        assert simulate.simulated(backward, {"x": far, "grad": 1.0}) == [0]
+        assert simulated(backward, {"x": far, "grad": 1.0}) == [0]
 
 
 def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
@@ -716,13 +719,13 @@ def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
     (variant,) = plan(soft_clip.definition).variants
     for far, slope in ((1e30, 0), (math.inf, 0), (6.1, math.exp(-51))):
         at = {"x": far, "sharpness": 10.0, "grad": 1.0}
-        (value,) = simulate.simulated(variant.kernels["forward"], at)
-        (gradient,) = simulate.simulated(variant.kernels["backward"], at)
+        (value,) = simulated(variant.kernels["forward"], at)
+        (gradient,) = simulated(variant.kernels["backward"], at)
         assert abs(value - 1) < 1e-6 and abs(gradient - slope) <= 1e-4 * slope
     (variant,) = plan(bin_likelihood.definition).variants
     at = {"x": -5e10, "mean": 0.0, "scale": 0.3, "grad": 1.0}
-    (value,) = simulate.simulated(variant.kernels["forward"], at)
-    gradients = simulate.simulated(variant.kernels["backward"], at)
+    (value,) = simulated(variant.kernels["forward"], at)
+    gradients = simulated(variant.kernels["backward"], at)
     assert abs(value / (-5e10 / 0.3) - 1) < 1e-6
     assert [round(float(g), 5) for g in gradients] == [3.33333, -3.33333]
 
@@ -740,7 +743,7 @@ def test_limits_that_depend_on_a_parameter() -> None:
     (variant,) = plan(screened.definition).variants
     forward = variant.kernels["forward"]
     for sign in (1, -1):
-        (far,) = simulate.simulated(forward, {"r": -sign * math.inf, "k": sign * 0.8})
-        (near,) = simulate.simulated(forward, {"r": sign * math.inf, "k": sign * 0.8})
+        (far,) = simulated(forward, {"r": -sign * math.inf, "k": sign * 0.8})
+        (near,) = simulated(forward, {"r": sign * math.inf, "k": sign * 0.8})
         assert far == -sign * mp.inf and near == 0
-    assert mp.isnan(simulate.simulated(forward, {"r": mp.nan, "k": 0.8})[0])
+    assert mp.isnan(simulated(forward, {"r": mp.nan, "k": 0.8})[0])

@@ -11,8 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from autofn.program import Output, Program
+from autofn.rewrite.judge import Error, Sample, error, worst
 from autofn.rewrite.sample import around, beside_borders, closer
-from autofn.rewrite.simulate import Error, Point, Sample, error, exact, worst
+from autofn.rewrite.truth import Point, exact
 
 WORST = 4
 """So many points of each kind are looked around at."""

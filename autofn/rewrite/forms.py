@@ -15,8 +15,8 @@ from autofn import trees
 from autofn.compact import LIMIT, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
-from autofn.rewrite import simulate
 from autofn.rewrite.exponentials import exponents, in_exponential
+from autofn.rewrite.formats import EXACT
 from autofn.rewrite.heads import choose, decay, inverse
 from autofn.rewrite.near_root import function_of
 from autofn.rewrite.near_zero import T
@@ -86,7 +86,7 @@ def _evaluated(expr: Expr) -> Expr | None:
         _, _, exponent, count = number._mpf_
         if exponent + count > HUGEST:
             return None
-        whole = number if exponent + count > EXACT else Integer(round(number))
+        whole = number if exponent + count > WHOLE else Integer(round(number))
         return whole if abs(number - whole) < Float("1e-35") else number
     if not isinstance(expr, Add | Mul | sympy.Pow):
         return expr
@@ -94,7 +94,7 @@ def _evaluated(expr: Expr) -> Expr | None:
     return None if any(arg is None for arg in args) else expr.func(*args)
 
 
-EXACT, HUGEST = 60, 900
+WHOLE, HUGEST = 60, 900
 """Exponents of two: beyond the first a number is not asked whether it is whole, beyond the second
 it is none of any dtype, and may have more digits than memory holds."""
 
@@ -173,7 +173,7 @@ def _divides(expr: Expr) -> bool:
 
 
 def _far_power(expr: Expr, x: Symbol, sign: int) -> tuple[Expr, sympy.Rel] | None:
-    with mp.workprec(simulate.EXACT):
+    with mp.workprec(EXACT):
         value = function_of(expr.xreplace({x: T}))
         try:
             values = {e: value(sign * mp.mpf(2) ** e) for e in (*FAR, *FARTHER)}

@@ -21,9 +21,11 @@ from sympy import Add, Expr, Float, S, oo
 from autofn import ops
 from autofn.model import Definition
 from autofn.program import Node, Output, Program
+from autofn.rewrite.formats import EXACT
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
-from autofn.rewrite.simulate import EXACT, Point, exact, simulated
+from autofn.rewrite.simulate import simulated
+from autofn.rewrite.truth import Point, exact
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
 """Pairs of points that show where a function goes. At the nearer ones the digits suffice for sums

@@ -21,7 +21,7 @@ from autofn.program import Input, Result, lower
 from autofn.rewrite.heads import offset, polynomial
 from autofn.rewrite.near_zero import T, of_one
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
-from autofn.rewrite.simulate import exact
+from autofn.rewrite.truth import exact
 
 LEAST, MOST, RATIO = 0.05, 40.0, 1.3
 """Roots are looked for between these magnitudes, at steps of this ratio."""

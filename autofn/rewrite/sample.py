@@ -15,7 +15,7 @@ from sympy import Add, Basic, Expr, Function, Pow
 
 from autofn import trees
 from autofn.model import Definition
-from autofn.rewrite.simulate import Point
+from autofn.rewrite.truth import Point
 
 Argument = Callable[[Point], Any]
 """The value of an expression at a point."""

@@ -26,7 +26,8 @@ from autofn.program import Program, Result
 from autofn.rewrite.heads import HUGE
 from autofn.rewrite.near_zero import T
 from autofn.rewrite.sample import defaults
-from autofn.rewrite.simulate import exact, simulated
+from autofn.rewrite.simulate import simulated
+from autofn.rewrite.truth import exact
 
 NEAR = (Integer(16), Integer(64), Integer(1024))
 """From one of these on, exponentials of exponentials of an input, sums of exponentials with others,

@@ -13,18 +13,9 @@ from typing import get_args
 from autofn.ops import DOUBLE_DOUBLE, OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Node, Program
 from autofn.rewrite.closer import Closer
-from autofn.rewrite.simulate import (
-    DOUBLE,
-    HOPELESS,
-    SINGLE,
-    STEPWISE,
-    Error,
-    Format,
-    Sample,
-    error,
-    is_in_doubt,
-    is_within,
-)
+from autofn.rewrite.formats import DOUBLE, SINGLE, Format
+from autofn.rewrite.judge import HOPELESS, Error, Sample, error, is_in_doubt, is_within
+from autofn.rewrite.simulate import STEPWISE
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
 """ULP, beyond which exactness is worth a regime of its own."""

@@ -14,7 +14,8 @@ from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Variant
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
-from autofn.rewrite import sample, simulate
+from autofn.rewrite import sample
+from autofn.rewrite.judge import Error, Sample, error, sampled
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Stage:
     step: Step | None
     expr: Expr
     operations: int | None
-    error: simulate.Error | None
+    error: Error | None
 
 
 def stages(definition: Definition, variant: Variant, output: int) -> tuple[Stage, ...]:
@@ -65,19 +66,19 @@ class _Measure:
             if leaf.symbol is not None
         ]
         tensors = [leaf.name for leaf in leaves if leaf.kind in TENSORS]
-        self._sample: simulate.Sample | None = None
+        self._sample: Sample | None = None
         program = self._lowered(final)
         if tensors and program is not None:
             points = sample.of(definition, tensors)
-            self._sample = simulate.sampled(program, points, frozenset(tensors))
+            self._sample = sampled(program, points, frozenset(tensors))
 
-    def __call__(self, expr: Expr) -> tuple[int | None, simulate.Error | None]:
+    def __call__(self, expr: Expr) -> tuple[int | None, Error | None]:
         program = self._lowered(expr)
         if program is None:
             return None, None
         if self._sample is None:
             return program.operations, None
-        return program.operations, simulate.error(program, self._sample)
+        return program.operations, error(program, self._sample)
 
     def _lowered(self, expr: Expr) -> Program | None:
         try:

@@ -1,0 +1,140 @@
+"""The truth: programs in arithmetic of 400 bits that knows infinities."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any
+
+from gmpy2 import mpfr
+from mpmath import mp
+from mpmath.libmp import NoConvergence
+from sympy import Expr
+
+from autofn import precise
+from autofn.ops import OPS
+from autofn.program import Node, Program
+from autofn.rewrite.formats import EXACT
+
+Point = Mapping[str, float]
+
+MANY = 100_000
+"""So many constants are kept, at most."""
+
+LARGEST = 2000
+"""Exponents of two beyond which arguments of functions are infinite, and 0 below its negative:
+their digits cost as many bits."""
+
+ARITHMETIC = frozenset(
+    "abs add sub mul div neg square powi fma polynomial select max min relu clamp sign "
+    "eq ne lt le gt ge sqrt rsqrt log root_sum floor ceil".split()
+)
+"""What takes an argument of any size."""
+
+FAILS = (ZeroDivisionError, ValueError, OverflowError, TypeError, NoConvergence)
+
+
+def exact(program: Program, point: Point) -> list[Any]:
+    """Each output, in arithmetic of 400 bits that knows infinities; None if absent.
+
+    Inputs that the point lacks are 1.
+    """
+    found: list[Any] = precise.evaluated(
+        EXACT, lambda number: [_or_none(each) for each in _outputs(program, point, number)]
+    )
+    return found
+
+
+def _or_none(value: Any) -> Any:
+    return value if value is None or isinstance(value, bool) else precise.wide(value)
+
+
+def _outputs(program: Program, point: Point, number: precise.Make) -> list[Any]:
+    found: list[Any] = []
+    for node in program.nodes:
+        op = node.op
+        if op == "input":
+            found.append(number(_given(node, point)))
+        elif op == "constant":
+            found.append(constant(node, number))
+        elif op.endswith("_rest") and op != "root_rest":
+            found.append(number(0))
+        else:
+            args = [found[arg] for arg in node.args]
+            try:
+                plain = _PLAIN.get(op)
+                value = _exact(op, args, node.n) if plain is None else plain(*args)
+            except FAILS:
+                value = math.nan
+            if not isinstance(value, mpfr):
+                value = precise.bounded(number(value) if type(value) in (int, float) else value)
+            found.append(value)
+    return [None if o.node is None else found[o.node] for o in program.outputs]
+
+
+_PLAIN: Mapping[str, Callable[..., Any]] = {
+    name: OPS[name].exact
+    for name in "abs add sub mul div neg square fma select max min relu eq ne lt le gt ge".split()
+}
+"""Most of what programs do, without a look at what `_exact` looks at."""
+
+
+_CONSTANTS: dict[tuple[int, precise.Make], tuple[Node, Any]] = {}
+"""By the node's identity: an expression takes longer to be told from others than to be added."""
+
+
+def constant(node: Node, number: precise.Make) -> Any:
+    if (known := _CONSTANTS.get((id(node), number))) is not None:
+        return known[1]
+    if len(_CONSTANTS) > MANY:
+        _CONSTANTS.clear()
+    value = _exactly(node.constant)
+    value = value if isinstance(value, bool) else number(value)
+    _CONSTANTS[id(node), number] = node, value
+    return value
+
+
+@lru_cache(maxsize=10_000)
+def _exactly(constant: Expr | None) -> Any:
+    if constant is None or constant.is_Boolean:
+        return bool(constant)
+    with mp.workprec(EXACT):
+        if not constant.is_finite:
+            return mp.mpf(float(constant)) if constant.is_extended_real else mp.nan
+        return mp.mpf(constant.evalf(110)._to_mpmath(EXACT))
+
+
+def _exact(op: str, args: list[Any], n: int | None) -> Any:
+    if op in ARITHMETIC:
+        return value_of(op, n, args)
+    args = [precise.bounded(arg, LARGEST) for arg in args]
+    if not op.startswith("times_"):
+        return value_of(op, n, args)
+    # A factor that has vanished makes 0 of anything.
+    value, *others = args
+    factor = precise.bounded(value_of(op, n, [1, *others]))
+    vanishes = factor == 0 or (value == 0 and all(map(precise.is_finite, others)))
+    return 0 if vanishes else value * factor
+
+
+def value_of(op: str, n: int | None, args: list[Any]) -> Any:
+    """An operation in the working precision."""
+    exactly = OPS[op].exact
+    if OPS[op].cost < OPS["exp"].cost:
+        return exactly(*args) if n is None else exactly(*args, n)
+    if any(arg != arg for arg in args):
+        return math.nan  # no two are equal: a cache of them would only grow slower
+    return _function(precise.precision_of(args[-1]), op, n, tuple(args))
+
+
+@lru_cache(maxsize=100_000)
+def _function(precision: object, op: str, n: int | None, args: tuple[Any, ...]) -> Any:
+    """Candidates, and the passes of a formula, have most of their functions in common."""
+    exactly = OPS[op].exact
+    return exactly(*args) if n is None else exactly(*args, n)
+
+
+def _given(node: Node, point: Point) -> float:
+    assert node.input is not None
+    return point.get(node.input, 1.0)
