@@ -1246,12 +1246,20 @@ TORCH_HELPERS: Mapping[str, str] = {
     return torch.where((x < 0) & odd, -1.0, 1.0).to(x.dtype) * torch.exp(torch.lgamma(x))''',
     "_polygamma": '''def _polygamma(n, x):
     """The n-th derivative of digamma, n >= 1."""
-    # PyTorch's trigamma has 9 digits; its zeta, for x > 0, has all.
-    zeta = torch.special.zeta(torch.full_like(x, n + 1), torch.where(x > 0, x, 1))
-    # It is 0 where x**-(n + 1) is: far out the sum over k of (x + k)**-(n + 1) is its integral.
-    zeta = torch.where(x > 1e20, x**-n / n, zeta)
-    exact = (-1) ** (n + 1) * math.factorial(n) * zeta
-    return torch.where(x > 0, exact, torch.special.polygamma(n, x))''',
+    # PyTorch's trigamma has 9 digits, and its polygamma takes a step per integer below 0; its zeta,
+    # for y > 0, has all digits. There, and beyond where y**-(n + 1) is 0, the sum over k of
+    # (y + k)**-(n + 1) is its integral.
+    y = torch.where(x > 0, x, 1 - x)
+    zeta = torch.special.zeta(torch.full_like(y, n + 1), y)
+    value = (-1) ** (n + 1) * math.factorial(n) * torch.where(y > 1e20, y**-n / n, zeta)
+    # Reflected: the derivatives of the cotangent c are polynomials of it, c' = -1 - c**2.
+    cot = 1 / torch.tan(math.pi * (x - torch.round(x)))
+    terms = {1: 1}
+    for _ in range(n):
+        steps = [(k + by, -k * a) for k, a in terms.items() for by in (-1, 1) if k]
+        terms = {power: sum(a for k, a in steps if k == power) for power, _ in steps}
+    derivative = sum(a * cot**k for k, a in terms.items() if a)
+    return torch.where(x > 0, value, (-1) ** n * value - math.pi ** (n + 1) * derivative)''',
     "_sign": '''def _sign(x):
     """The sign, NaN for NaN."""
     return torch.where(torch.isnan(x), x, torch.sign(x))''',

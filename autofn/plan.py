@@ -285,6 +285,19 @@ def _variant(
             wide = limits.inside(wide, references[name], rescue=False)
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = made, decision
+    directions = [each.name for _, each in tangents]
+    for name, reference in references.items():
+        made, decision = chosen[name]
+        derived = dataclasses.replace(
+            programs[name], arithmetic="double" if decision.fails_as_derived else "single"
+        )
+        derived = limits.vanishing(derived, reference, directions)
+        programs[name] = dataclasses.replace(derived, arithmetic="single")
+        made = limits.vanishing(made, reference, directions)
+        if made.wide is not None:
+            wide = limits.vanishing(made.wide, reference, directions)
+            made = dataclasses.replace(made, wide=wide)
+        chosen[name] = made, decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -493,9 +506,8 @@ class _Search:
                 wide=self._in_64_bits(truth, reference),
                 closer=None if pass_name == "double_backward" else self._closer(reference),
             )
-            if pass_name != "double_backward":
-                found = fails_in_single(derived, truth)
-                decision = dataclasses.replace(decision, fails_as_derived=found)
+            found = fails_in_single(derived, truth)
+            decision = dataclasses.replace(decision, fails_as_derived=found)
             samples = self._in_16_bits(inputs, truth, reference)
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 

@@ -240,6 +240,15 @@ def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
             assert alike or abs(got - want) <= abs(want) * mpmath.mpf(2) ** -200, args
 
 
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_polygamma_takes_no_step_per_integer(n: int) -> None:
+    args = [-0.3, -3.7, -20.3, -1e9 - 0.25, -1e15 - 0.25, 1e30]
+    column = torch.tensor(args, dtype=torch.float64)
+    got = torch_value(OPS["polygamma"], n, [column])
+    want = [exact(OPS["polygamma"], n, (arg,)) for arg in args]
+    torch.testing.assert_close(got, torch.tensor(want, dtype=torch.float64), rtol=1e-12, atol=0)
+
+
 @pytest.mark.parametrize("order", [1, 2, 3])
 @pytest.mark.parametrize("name", ["spherical_bessel", "phi"])
 def test_derivative_stays_in_the_family(name: str, order: int) -> None:

@@ -500,6 +500,41 @@ def test_limits_at_infinity() -> None:
                 assert mp.isnan(got) if limit is None else found == limit, made.definition.name
 
 
+def test_second_derivatives_that_have_vanished_are_0() -> None:
+    """Where their parts are 0 times infinity, in all arithmetics and for PyTorch's operations."""
+
+    @formula
+    def gompertz(x, k: Learnable = 0.75):  # type: ignore[no-untyped-def]
+        return x * sympy.erf(k * exp(k * x))
+
+    @formula
+    def double(x):  # type: ignore[no-untyped-def]
+        return x / (1 - x * exp(-(x + exp(x))))
+
+    @formula
+    def stages(x, n: float = 4.0):  # type: ignore[no-untyped-def]
+        return 1 / sympy.sqrt(1 + x ** (2 * n))
+
+    @formula
+    def gate(x, y, k: float = 2.0):  # type: ignore[no-untyped-def]
+        weight = heads.sigmoid(y) ** k
+        return sympy.sqrt(1 - weight**2) * x
+
+    for made in (gompertz, double, stages, gate):
+        (variant,) = plan(made.definition).variants
+        name = "y" if made is gate else "x"
+        plain = (variant.forward, variant.vjp, variant.double_vjp)
+        computed = [
+            replace(each, arithmetic="double" if decision.fails_as_derived else "single")
+            for each, decision in zip(plain, variant.decisions, strict=True)
+        ]
+        for program in (*variant.kernels.values(), *computed):
+            beside = {each.name: 0.7 for each in program.inputs if each.name not in ("k", "n")}
+            for far in (-1e37, -5e22, -3e10, -2e3, 2e3, 3e10, 5e22, 1e37):
+                values = simulated(program, {"k": 0.75, "n": 4.0, **beside, name: far})
+                assert not any(mp.isnan(value) for value in values), (made.definition.name, far)
+
+
 def test_regimes_of_linear_functions() -> None:
     a, k = sympy.symbols("a k", real=True)
     u = (x - a) / k

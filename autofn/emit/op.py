@@ -57,6 +57,7 @@ def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) 
                    if leaf.kind not in ALWAYS_GIVEN]  # fmt: skip
     aligned_vmap = ["True" if name == "aligned" else name for name in forward_names]
     active = _active(made)
+    wide = {d.pass_name for v in made.variants for d in v.decisions if d.fails_as_derived}
     context: dict[str, Any] = {
         "header": header,
         "title": title(definition),
@@ -77,7 +78,8 @@ def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) 
         ),
         "tensor_slots": ", ".join(f"tensors[{i}]" for i in slots),
         "a_tensor": f"tensors[{first}]",
-        "wide": any(d.fails_as_derived for v in made.variants for d in v.decisions),
+        "wide": bool(wide - {"double_backward"}),
+        "wide_second": bool(wide),
         "public_args": ", ".join(p.name for p in definition.parameters),
         "forward_parameters": ", ".join([*arguments, *(["aligned=False"] if has_layout else [])]),
         "forward_names": forward_names,

@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from math import isnan
 from typing import Any
 
 from mpmath import mp
@@ -24,7 +25,7 @@ from autofn.program import Node, Output, Program
 from autofn.rewrite.formats import EXACT
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
-from autofn.rewrite.simulate import simulated
+from autofn.rewrite.simulate import columns, in_single, simulated
 from autofn.rewrite.truth import Point, exact
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
@@ -40,6 +41,7 @@ NEAR = 1e-3
 
 EDGES = (16.0, 64.0, 1024.0, 4e18)
 BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
+TRIED_AGAIN = 700.0
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
 
@@ -135,6 +137,50 @@ class Limits:
             if program.arithmetic == "single" and rescue:
                 tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
+
+    def vanishing(
+        self, program: Program, reference: Program, directions: Collection[str]
+    ) -> Program:
+        """A program that is 0 where its parts are NaN far out and it is next to nothing in truth.
+
+        Beyond `saturate`'s levels and at numbers, not infinities: exp(k*x)*exp(-exp(k*x)) is 0
+        times infinity from where k has it. Where it is to be tried in double, from there on.
+        """
+        if not {each.name for each in program.inputs} <= self._known.union(directions):
+            return program  # in saved outputs
+        edge = Float(TRIED_AGAIN if program.arithmetic in ("rescued", "wary") else EDGES[0])
+        for name in self._tensors:
+            if name in program.used():
+                low, high = (self._vanished(program, reference, name, sign) for sign in (-1, 1))
+                grown = _Grown(program)
+                beside = [n for n in self._differentiable if n != name and n in program.used()]
+                outputs = []
+                for k, output in enumerate(program.outputs):
+                    node = output.node
+                    if node is not None and (k in low or k in high):
+                        side = "both" if k in low and k in high else "le" if k in low else "ge"
+                        zero = grown.plus_zeros(grown.constant(S.Zero), beside)
+                        beyond = grown.is_beyond(name, side, edge)
+                        node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
+                    outputs.append(replace(output, node=node))
+                program = grown.program(outputs)
+        return program
+
+    def _vanished(self, program: Program, reference: Program, name: str, sign: int) -> set[int]:
+        """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
+        others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
+        points = [
+            {**others, **setting, name: sign * far} for setting in self._settings for far in BEYOND
+        ]
+        found = in_single(program, columns(points, [0] * len(points)))
+        small: dict[int, bool] = {}
+        for number, point in enumerate(points):
+            nans = [k for k, each in enumerate(found) if each is not None and isnan(each[number])]
+            truths = exact(reference, point) if nans else []
+            for k in nans:
+                if mp.isfinite(truths[k]):  # else digits do not suffice there
+                    small[k] = small.get(k, True) and abs(truths[k]) < VANISHING
+        return {k for k, is_small in small.items() if is_small}
 
     def _at(self, name: str, sign: int) -> list[Point]:
         """The points, one a setting, at which a tensor is infinite."""
@@ -476,6 +522,9 @@ class _Grown:
         if relation == "both":
             return self._add("ge", self._add("abs", x), self.constant(edge))
         return self._add(relation, x, self.constant(edge if relation == "ge" else -edge))
+
+    def is_nan_and(self, x: int, condition: int) -> int:
+        return self._add("and", self._add("ne", x, x), condition)
 
     def selected(self, condition: int, value: int, otherwise: int) -> int:
         return self._add("select", condition, value, otherwise)

@@ -37,7 +37,8 @@ def vjp(needs, grad, x):
     v0 = torch.clamp(x, max=4e+18)
     v1 = _mean_root(v0, 1)
     v2 = _root_sum(v0, 1)
-    return (torch.where(x <= -math.inf, 0, v1 * grad * (2 * v1 - v0**2 / v2) / v2**2),)
+    v3 = torch.where(x <= -math.inf, 0, v1 * grad * (2 * v1 - v0**2 / v2) / v2**2)
+    return (torch.where((v3 != v3) & (x <= -16.0), 0, v3),)
 
 
 def double_vjp(needs, d_x, grad, x):
