@@ -53,7 +53,7 @@ def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
         if len(set(chosen)) < len(chosen):
             continue
         found = dict(zip(symbols, chosen, strict=True))
-        if rule.name == "beta" and min(chosen) < 0:
+        if rule.name in ("beta", "log of a product with tanh") and min(chosen) < 0:
             continue  # its logarithms are those of absolute values
         if found.get(C, 1) > 0:
             yield {s: sympy.Float(v, 40) for s, v in found.items()}
@@ -146,6 +146,9 @@ SPECIAL: dict[str, Expr] = {
     "sigmoid - a lower one": x - 1,
     "softplus - another": x - 1,
     "log of a number + exp": NUMBER,
+    "log of a product with tanh": 1 + x**2,
+    "sin over sin of a multiple": NUMBER * x,
+    "exp - 1 over that of a multiple": NUMBER * x,
 }
 """What V has to be for a rule to hold."""
 
@@ -498,6 +501,48 @@ def test_limits_at_infinity() -> None:
             for got in (value, kernel):
                 found = 0 if abs(got) < 1e-70 else got
                 assert mp.isnan(got) if limit is None else found == limit, made.definition.name
+
+
+def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
+    """At 0, where an exponential or erfc underflows, and where both of two sigmoids do."""
+
+    @formula
+    def slerp(x, y, k: float = 0.3):  # type: ignore[no-untyped-def]
+        return sympy.sin(k * x) / sympy.sin(x) * y + (exp(k * x) - 1) / (exp(x) - 1)
+
+    @formula
+    def censored(x, y):  # type: ignore[no-untyped-def]
+        return -log((1 + sympy.erf((y - x) / sympy.sqrt(2))) / 2)
+
+    @formula
+    def decay(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
+        return log(k / 2 * exp(k * y) * sympy.erfc(x) / (1 + exp(-y)))
+
+    @formula
+    def between(x, y):  # type: ignore[no-untyped-def]
+        return -log(1 / (1 + exp(-x)) - 1 / (1 + exp(-y)))
+
+    @formula
+    def opacity(x, y, k: float = 20.0):  # type: ignore[no-untyped-def]
+        density = 1 / (1 + exp(-k * x))
+        return (density - 1 / (1 + exp(-k * y))) / density
+
+    for made, at in (
+        (slerp, {"x": 0.0, "y": 0.7, "k": 0.3}),
+        (censored, {"x": 60.0, "y": 0.7}),
+        (censored, {"x": 7e9, "y": 0.7}),
+        (decay, {"x": 37.0, "y": -41.0, "k": 1.5}),
+        (between, {"x": -240.0, "y": -241.0}),
+        (between, {"x": 240.0, "y": 239.5}),
+        (opacity, {"x": -51.0, "y": -52.0, "k": 20.0}),
+    ):
+        (variant,) = plan(made.definition).variants
+        (reference,) = exact(variant.forward, at)
+        for name in ("forward", "backward"):
+            values = simulated(variant.kernels[name], {"grad": 1.0, **at})  # type: ignore[index]
+            assert all(mp.isfinite(value) for value in values), (made.definition.name, name)
+        (value,) = simulated(variant.kernels["forward"], at)
+        assert abs(value - reference) < 1e-6 * abs(reference), made.definition.name
 
 
 def test_second_derivatives_that_have_vanished_are_0() -> None:

@@ -41,7 +41,13 @@ _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
 _ROOT, _ROOT_OF_EXP, _CUBE_ROOT = ROOTS
 (_TIMES_LOG,) = (rule for rule in PRODUCTS if rule.name == "v times log")
-(_WITH_SIGMOID,) = (rule for rule in LOGARITHMS if rule.name == "log of a product with sigmoid")
+_IN_LOG = {
+    head: rule
+    for head in (heads.sigmoid, sympy.erfc, heads.normcdf, sympy.tanh)
+    for rule in LOGARITHMS
+    if rule.pattern == sympy.log(V * head(U))
+}
+(_WITH_EXP,) = (rule for rule in LOGARITHMS if rule.name == "log of v times exp")
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 
 
@@ -69,8 +75,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, sympy.log):
         *others, last = LOGARITHMS
         found = _first(others, lambda rule: _whole(rule, node, parameters))
-        if found is None and (parts := _log_of_product(node.args[0])) is not None:
-            return _WITH_SIGMOID, parts
+        if found is None and (parts := _log_of_product(node.args[0], parameters)) is not None:
+            return parts
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
@@ -123,9 +129,9 @@ def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
         base, exponent = expr.as_base_exp()
         for after in match(pattern.exp, exponent, found):
             yield from match(pattern.base, base, after)
-    elif isinstance(pattern, sympy.Min) and isinstance(expr, sympy.Min):
-        for args in itertools.permutations(expr.args):
-            if len(args) == len(pattern.args):
+    elif isinstance(pattern, sympy.Min | Mul) and isinstance(expr, pattern.func):
+        if len(expr.args) == len(pattern.args):
+            for args in itertools.permutations(expr.args):
                 yield from _each(list(zip(pattern.args, args, strict=True)), found)
     elif pattern.func == expr.func and len(pattern.args) == len(expr.args):
         yield from _each(list(zip(pattern.args, expr.args, strict=True)), found)
@@ -169,17 +175,24 @@ def _whole(rule: Rule, node: Expr, parameters: frozenset[Symbol]) -> Expr | None
     return None
 
 
-def _log_of_product(node: Expr) -> Expr | None:
-    """The logarithm of a product, with those of its sigmoids by themselves."""
-    total: Expr = S.Zero
-    left = []
-    for factor in Mul.make_args(node):
-        base, exponent = factor.as_base_exp()
-        if isinstance(base, heads.sigmoid):
-            total -= exponent * heads.softplus(-base.args[0])
-        else:
-            left.append(factor)
-    return None if total == 0 or not left else sympy.log(Mul(*left)) + total
+def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
+    """The logarithm of a product, with that of a factor that overflows or vanishes by itself."""
+    factors = Mul.make_args(node)
+    for k, factor in enumerate(factors if len(factors) > 1 else ()):
+        rest = Mul(*factors[:k], *factors[k + 1 :])
+        if isinstance(factor, sympy.exp):
+            return _WITH_EXP, sympy.log(rest) + factor.args[0]
+        base, power = factor.as_base_exp()
+        if isinstance(base, heads.times_exp):
+            v, u = base.args
+            return _WITH_EXP, sympy.log(rest * v**power) + power * u
+        rule = _IN_LOG.get(type(base))
+        found = {U: base.args[0], V: rest} if rule is not None else {}
+        if rule is not None and _holds(rule, found, parameters):
+            if power == 1:
+                return rule, _put(rule, found)
+            return rule, sympy.log(rest) + power * _put(rule, {**found, V: S.One})
+    return None
 
 
 def _log_of_sum(node: Expr) -> Expr | None:

@@ -153,6 +153,12 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
 
+def _is_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is V times a number, or times one of run time, and 0 where V is."""
+    u, v = found[U], found[V]
+    return varies(v, parameters) and not varies(sympy.cancel(u / v), parameters)
+
+
 def _is_run_time_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether V is known at run time, and U is a tensor's."""
     u, v = found[U], found[V]
@@ -217,8 +223,20 @@ def _log_normcdf(u: Expr) -> Expr:
     z = u**-2
     tail = polynomial(_TAIL_CUT, z, *(Float(c, 20) for c in _TAIL))
     far = -(u**2) / 2 - log(-u) - log(2 * pi) / 2 + z * tail
-    below = log(erfc(-u / sqrt(2))) - log(2)
+    below = log(erfc(Min(-u / sqrt(2), _TAIL_FROM))) - log(2)
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
+
+
+_TAIL_FROM = Integer(6)
+"""An argument of erfc that does not get beyond is that of no tail."""
+
+
+def _log_erfc(u: Expr) -> Expr:
+    far, _ = _log_normcdf(-sqrt(2) * u).args[0]
+    some = log(erfc(Min(u, _TAIL_FROM)))
+    return Piecewise(
+        (far + log(2), u > _TAIL_FROM), (some, 4 * u > 1), (log1p(-erf(u)), True), evaluate=False
+    )
 
 
 def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
@@ -234,6 +252,20 @@ LOGARITHMS = (
          _CANCELS, _GOLDBERG, {U: 1.3e-6}),
     Rule("log of normcdf", log(normcdf(U)), _log_normcdf(U),
          "normcdf underflows", _ABRAMOWITZ, {U: -40.0}),
+    Rule("log of erfc", log(erfc(U)), _log_erfc(U), "erfc underflows", _ABRAMOWITZ, {U: 30.0},
+         where=lambda found, _: not isinstance(found[U], Min)),
+    Rule("log of a product with erfc", log(V * erfc(U)), log(2 * V) + _log_normcdf(-sqrt(2) * U),
+         "erfc underflows", _ABRAMOWITZ, {U: 30.0, V: 0.3}),
+    Rule("log of a product with normcdf", log(V * normcdf(U)), log(V) + _log_normcdf(U),
+         "normcdf underflows", _ABRAMOWITZ, {U: -40.0, V: 0.3}),
+    Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
+         _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
+    Rule("log of both of two sides", log(sigmoid(-U) * sigmoid(V) + sigmoid(U) * sigmoid(-V)),
+         logaddexp(U, V) - softplus(U) - softplus(V),
+         "sigmoid underflows", _PYTENSOR, {U: -200.0, V: -201.0}),
+    Rule("log of a product with tanh", log(V * tanh(U)), log(V) + log(tanh(U)),
+         "what is beside it may underflow", _PYTENSOR, {U: 1e-25, V: 1e-25},
+         where=lambda found, _: bool(found[V].is_positive)),
     Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
@@ -347,6 +379,14 @@ PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
          "one function", _PYTENSOR, {}),
+    Rule("both of two sides over one", (1 + exp(U))
+         * (sigmoid(U) * sigmoid(V) + sigmoid(-U) * sigmoid(-V)), sigmoid(-V) * (1 + exp(U + V)),
+         "sigmoid underflows where exp overflows", _PYTENSOR, {U: 100.0, V: -101.0}),
+    Rule("sin over sin of a multiple", sin(U) / sin(V), U / V * sinc(U) / sinc(V),
+         "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
+    Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V),
+         U / V * phi(Integer(1), U) / phi(Integer(1), V), "0 / 0 at 0",
+         "Hochbruck and Ostermann, Exponential integrators", {}, where=_is_multiple),
     Rule("exp over a sum of two", exp(U) / (exp(U) + exp(V)), sigmoid(U - V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("exp over its root", exp(U) / root_sum(exp(U), C), 1 / root_sum(sqrt(C) * exp(-U), 1),
