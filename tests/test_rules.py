@@ -558,7 +558,7 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
 
     @formula
     def stages(x, n: float = 4.0):  # type: ignore[no-untyped-def]
-        return 1 / sympy.sqrt(1 + x ** (2 * n))
+        return 1 / sympy.sqrt(1 + (x**2) ** n)
 
     @formula
     def gate(x, y, k: float = 2.0):  # type: ignore[no-untyped-def]
@@ -578,6 +578,18 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
             for far in (-1e37, -5e22, -3e10, -2e3, 2e3, 3e10, 5e22, 1e37):
                 values = simulated(program, {"k": 0.75, "n": 4.0, **beside, name: far})
                 assert not any(mp.isnan(value) for value in values), (made.definition.name, far)
+
+
+def test_what_has_no_value_stays_nan() -> None:
+    @formula
+    def wave(x, y):  # type: ignore[no-untyped-def]
+        return sympy.sqrt(x**3 * tanh(x * y))
+
+    (variant,) = plan(wave.definition).variants
+    for program in (variant.forward, variant.kernels["forward"]):
+        for far in (20.0, 3e5, 1e20):
+            (value,) = simulated(program, {"x": far, "y": -0.7})
+            assert mp.isnan(value)
 
 
 def test_regimes_of_linear_functions() -> None:

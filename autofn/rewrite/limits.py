@@ -82,15 +82,18 @@ class Limits:
         self._tensors = [] if definition.options.domain else tensors
         self._known = {*(leaf.name for leaf in leaves), *cotangents}
         self._differentiable = [leaf.name for leaf in definition.differentiable]
-        self._settings = [
-            {
+
+        def setting(value: float, factor: float, more: float) -> Point:
+            return {
                 leaf.name: value
                 if leaf.name in tensors
                 else factor * given.get(leaf.name, 1) + more
                 for leaf in leaves
             }
-            for value, factor, more in (OTHERS if len(leaves) > 1 else OTHERS[:1])
-        ]
+
+        others = OTHERS if len(leaves) > 1 else OTHERS[:1]
+        self._settings = [setting(*each) for each in others]
+        self._at_defaults = [setting(value, 1, 0) for value, *_ in others]
 
     def __call__(self, program: Program, reference: Program, evaluated: Evaluation) -> Program:
         """A forward or backward program, right at infinities. reference: the same function."""
@@ -169,17 +172,22 @@ class Limits:
     def _vanished(self, program: Program, reference: Program, name: str, sign: int) -> set[int]:
         """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
         others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
-        points = [
-            {**others, **setting, name: sign * far} for setting in self._settings for far in BEYOND
-        ]
+        settings = [*self._at_defaults, *self._settings]
+        points = [{**others, **each, name: sign * far} for each in settings for far in BEYOND]
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
+        seen: set[tuple[int, int]] = set()
         for number, point in enumerate(points):
             nans = [k for k, each in enumerate(found) if each is not None and isnan(each[number])]
             truths = exact(reference, point) if nans else []
+            turn = number // len(BEYOND)
             for k in nans:
-                if mp.isfinite(truths[k]):  # else digits do not suffice there
-                    small[k] = small.get(k, True) and abs(truths[k]) < VANISHING
+                # What has no value stays NaN, but for odd parameters, with which nothing has one.
+                # Farther out, digits do not suffice for all values.
+                none = mp.isnan(truths[k]) and turn < len(self._at_defaults)
+                if mp.isfinite(truths[k]) or (none and (turn, k) not in seen):
+                    small[k] = small.get(k, True) and bool(abs(truths[k]) < VANISHING)
+                    seen.add((turn, k))
         return {k for k, is_small in small.items() if is_small}
 
     def _at(self, name: str, sign: int) -> list[Point]:

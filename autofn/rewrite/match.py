@@ -187,8 +187,12 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
             v, u = base.args
             return _WITH_EXP, sympy.log(rest * v**power) + power * u
         rule = _IN_LOG.get(type(base))
-        found = {U: base.args[0], V: rest} if rule is not None else {}
-        if rule is not None and _holds(rule, found, parameters):
+        if rule is None:
+            continue
+        found = {U: base.args[0], V: rest}
+        if isinstance(base, sympy.tanh) and rest.is_negative:
+            found = {U: -base.args[0], V: -rest}
+        if _holds(rule, found, parameters):
             if power == 1:
                 return rule, _put(rule, found)
             return rule, sympy.log(rest) + power * _put(rule, {**found, V: S.One})

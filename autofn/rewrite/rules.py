@@ -86,7 +86,10 @@ class minus(sympy.Function):  # type: ignore[misc]
 
     @classmethod
     def eval(cls, u: Expr, v: Expr) -> Expr | None:
-        return None if {u, v} == {U, V} else sympy.expand_mul(u - v)
+        if {u, v} == {U, V}:
+            return None
+        whole = {each: each.args[0] * exp(each.args[1]) for each in (u - v).atoms(times_exp)}
+        return sympy.expand_mul((u - v).xreplace(whole))
 
 
 Bindings = Mapping[Symbol, Expr]
@@ -379,8 +382,9 @@ PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
          "one function", _PYTENSOR, {}),
-    Rule("both of two sides over one", (1 + exp(U))
-         * (sigmoid(U) * sigmoid(V) + sigmoid(-U) * sigmoid(-V)), sigmoid(-V) * (1 + exp(U + V)),
+    Rule("both of two sides over one",
+         (1 + exp(U)) * (sigmoid(U) * sigmoid(V) + sigmoid(-U) * sigmoid(-V)),
+         sigmoid(-V) + exp(U - softplus(-V)),
          "sigmoid underflows where exp overflows", _PYTENSOR, {U: 100.0, V: -101.0}),
     Rule("sin over sin of a multiple", sin(U) / sin(V), U / V * sinc(U) / sinc(V),
          "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
