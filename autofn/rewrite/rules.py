@@ -162,6 +162,10 @@ def _is_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return varies(v, parameters) and not varies(sympy.cancel(u / v), parameters)
 
 
+def _is_new_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    return _is_multiple(found, parameters) and not isinstance(found[U], Max)
+
+
 def _is_run_time_beside(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether V is known at run time, and U is a tensor's."""
     u, v = found[U], found[V]
@@ -295,6 +299,16 @@ LOGARITHMS = (
          _GOLDBERG, {U: 1.3e-6}),
 )  # fmt: skip
 
+
+def _exp_less_exp(u: Expr, v: Expr) -> Expr:
+    # The first of the two exponents is marked as done, by what no exponential sees.
+    far = exp(Max(u, -_NOTHING)) - exp(v)
+    near = exp(v) * expm1(minus(u, v))
+    return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
+
+
+_NOTHING = Integer(2000)
+
 AREAS = (
     Rule("asinh of exp", asinh(exp(U)),
          Piecewise((U + log(2), U >= 20), (asinh(exp(Min(U, 20))), True), evaluate=False),
@@ -354,6 +368,12 @@ SUMS = (
     Rule("cosh + sinh", cosh(U) + sinh(U), exp(U), _CANCELS, _ABRAMOWITZ, {U: -11.0}),
     Rule("exp - exp", exp(U) - exp(-U), 2 * sinh(U), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("exp + exp", exp(U) + exp(-U), 2 * cosh(U), "one function", _ABRAMOWITZ, {}),
+    Rule("exp - exp of a multiple", exp(U) - exp(V), _exp_less_exp(U, V),
+         _CANCELS, _GOLDBERG, {U: 1.3e-6, V: -1.7e-6},
+         where=_is_new_multiple),
+    Rule("power of c + u, less that of c", power(C + U, V) - power(C, V),
+         power(C, V) * pow1pm1(U / C, V), _CANCELS, "Boost's powm1", {U: 1.3e-6, C: 2.0, V: 0.7},
+         where=lambda found, parameters: not varies(found[C], parameters)),
     Rule("pi/2 - atan", pi / 2 - atan(U), atan2(1, U), _CANCELS, _ABRAMOWITZ, {U: 1e7}),
     Rule("pi/2 + atan", pi / 2 + atan(U), atan2(1, -U), _CANCELS, _ABRAMOWITZ, {U: -1e7}),
     Rule("root - its value at 0", root_sum(U, C) - sqrt(C), root_rest(U, C),
