@@ -279,6 +279,7 @@ EXPRESSIONS = [
     y * tanh(x / y),
     1 / (1 + (x * y) ** 2),
     x * heads.sinc(x * y) + heads.spherical_bessel(1, x * y),
+    (1 / (4 * (5 + x**2) ** 2) - sympy.Rational(1, 100) + x**2) / y,
 ]
 FORMS = [name for name, _ in candidates.FORMS]
 
@@ -528,6 +529,14 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         density = 1 / (1 + exp(-k * x))
         return (density - 1 / (1 + exp(-k * y))) / density
 
+    @formula
+    def current(x, k: float = 0.3):  # type: ignore[no-untyped-def]
+        return exp(k * x) - exp(-(1 - k) * x)
+
+    @formula
+    def chain(x, k: float = 50.0):  # type: ignore[no-untyped-def]
+        return (1 / (1 - x) ** 2 - 1 + x) / k
+
     for made, at in (
         (slerp, {"x": 0.0, "y": 0.7, "k": 0.3}),
         (censored, {"x": 60.0, "y": 0.7}),
@@ -536,6 +545,8 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         (between, {"x": -240.0, "y": -241.0}),
         (between, {"x": 240.0, "y": 239.5}),
         (opacity, {"x": -51.0, "y": -52.0, "k": 20.0}),
+        (current, {"x": 3e-20, "k": 0.3}),
+        (chain, {"x": 3e-20, "k": 50.0}),
     ):
         (variant,) = plan(made.definition).variants
         (reference,) = exact(variant.forward, at)

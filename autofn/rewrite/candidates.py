@@ -15,6 +15,7 @@ from autofn.program import Program, Result
 from autofn.rewrite.compensate import compensated
 from autofn.rewrite.far_out import far_out
 from autofn.rewrite.forms import (
+    over_one_denominator,
     with_far_powers,
     with_inverses,
     with_linear_start,
@@ -35,6 +36,7 @@ FORMS: Sequence[tuple[str, Form]] = (
     ("powers far out", with_far_powers),
     ("linear start", with_linear_start),
     ("sines far from 0", lambda expr, _: with_sines_far(expr)),
+    ("over one denominator", over_one_denominator),
     ("exponential normal form", normal_form),
     ("softplus in parts", lambda expr, _: with_softplus_in_parts(expr)),
     ("powers of reciprocals", lambda expr, _: with_inverses(expr)),

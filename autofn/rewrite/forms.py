@@ -279,3 +279,26 @@ def with_inverses(expr: Expr) -> Expr:
         and node.base.free_symbols
     }
     return expr.xreplace(powers)
+
+
+def over_one_denominator(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
+    """Sums of fractions of tensors as one: of 1/(1 - x)**2 - 1 + x the constants are gone."""
+    found = {
+        node: sympy.factor(sympy.together(node))
+        for node in trees.nodes(expr)
+        if isinstance(node, Add)
+        and trees.size(node) <= FRACTIONS
+        and not trees.symbols(node).isdisjoint(tensors)
+        and not node.has(sympy.Float)
+        and node.is_rational_function()
+        and any(
+            isinstance(part, sympy.Pow) and part.exp.is_negative and trees.symbols(part) & tensors
+            for term in node.args
+            for part in sympy.Mul.make_args(term)
+        )
+    }
+    return trees.replaced(expr, found) if found else expr
+
+
+FRACTIONS = 40
+"""Operations beyond which sums of fractions stay: as one they have powers of many terms."""
