@@ -279,7 +279,7 @@ EXPRESSIONS = [
     y * tanh(x / y),
     1 / (1 + (x * y) ** 2),
     x * heads.sinc(x * y) + heads.spherical_bessel(1, x * y),
-    (1 / (4 * (5 + x**2) ** 2) - sympy.Rational(1, 100) + x**2) / y,
+    (1 / (4 * (5 + x**2) ** 2) + sympy.Rational(1, 7) + x**2) / y,
 ]
 FORMS = [name for name, _ in candidates.FORMS]
 
