@@ -15,6 +15,7 @@ import sympy
 from mpmath import mp
 from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
@@ -187,7 +188,37 @@ def _regimes(node: Add) -> Expr:
             return Piecewise(
                 (polynomial.xreplace({T: u}), Abs(u) < radius), (node, True), evaluate=False
             )
-    return node
+    return _without_poles(node) or node
+
+
+SIMPLE = (heads.expm1, sympy.sinh, sympy.tanh, sympy.sin, sympy.tan)
+"""Of these the inverse is 1/u and what vanishes, or is finite, at 0."""
+
+
+def _without_poles(node: Add) -> Expr | None:
+    """A sum such as a*coth(a*x) - b*coth(b*x) in two regimes, near 0 without the poles that cancel.
+
+    Where one of the arguments is large, no term is.
+    """
+    left: list[Expr] = []
+    arguments, total = [], S.Zero
+    for term in node.args:
+        inverses = [f for f in Mul.make_args(term) if isinstance(1 / f, SIMPLE)]
+        if len(inverses) != 1:
+            left.append(term)
+            continue
+        (inverse,) = inverses
+        u = inverse.base.args[0]
+        finite = _regimes(inverse - 1 / u)
+        if not isinstance(finite, Piecewise):
+            return None
+        left.append(term / inverse * finite)
+        arguments.append(u)
+        total += term / inverse / u
+    if len(arguments) < 2 or sympy.cancel(sympy.together(total)) != 0:
+        return None
+    near = Add(*left), Abs(arguments[0]) < RADII[0]
+    return Piecewise(near, (node, True), evaluate=False)
 
 
 def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
@@ -294,7 +325,7 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
             ]
             if not (min(ratios[:2]) > CANCELS and ratios[2] > 2 * ratios[0]):
                 return None
-            return _expanded(value, range(1, ORDER + 1))
+            return _expanded(value, range(ORDER + 1))
         except (ZeroDivisionError, ValueError, TypeError):
             return None
 
