@@ -30,7 +30,7 @@ WIDEST = 2**600
 is a number, of which multiples, powers and inverses are looked at."""
 
 IN_RANGE = 2**29
-"""Exponents that MPFR has, and some more."""
+"""Exponents of two that MPFR has by far."""
 
 
 @cache

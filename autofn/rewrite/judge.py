@@ -43,6 +43,7 @@ ORDINARY = (0.01, 100.0)
 """Sizes of numbers at which a result is 0 because of its terms, not of what has vanished."""
 
 LEAST = 5e-324
+"""The least float."""
 
 LOST = 2.0**20
 """ULPs beyond which a result has lost its digits."""

@@ -41,9 +41,11 @@ NEAR = 1e-3
 
 EDGES = (16.0, 64.0, 1024.0, 4e18)
 BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
-TRIED_AGAIN = 700.0
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
+
+TRIED_AGAIN = 700.0
+"""Where exponentials overflow in double: before, what is NaN in single precision is tried again."""
 
 VANISHED = 1e-15
 """What is less, at the nearer points already, and goes on falling, goes to 0."""
@@ -156,12 +158,14 @@ class Limits:
             if name in program.used():
                 low, high = (self._vanished(program, reference, name, sign) for sign in (-1, 1))
                 grown = _Grown(program)
-                beside = [n for n in self._differentiable if n != name and n in program.used()]
                 outputs = []
                 for k, output in enumerate(program.outputs):
                     node = output.node
                     if node is not None and (k in low or k in high):
                         side = "both" if k in low and k in high else "le" if k in low else "ge"
+                        # What else it is of: other inputs may be absent.
+                        own = _inputs_of(program, node)
+                        beside = [n for n in self._differentiable if n != name and n in own]
                         zero = grown.plus_zeros(grown.constant(S.Zero), beside)
                         beyond = grown.is_beyond(name, side, edge)
                         node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
@@ -207,8 +211,8 @@ class Limits:
         limits = []
         for point in points:
             units = [{str(each): float(each == one) for each in directions} for one in directions]
-            columns = [_limits(reference, {**point, **unit}, name, sign) for unit in units]
-            limits.append(list(zip(*columns, strict=True)))
+            of_each = [_limits(reference, {**point, **unit}, name, sign) for unit in units]
+            limits.append(list(zip(*of_each, strict=True)))
         found: list[_Combination | None] = []
         for k in range(len(program.outputs)):
             known = _same([at[k] for at in limits], finite=len(self._tensors) > 1)
@@ -309,6 +313,15 @@ def _waves(program: Program, name: str) -> list[int]:
     inputs = {k for k, node in enumerate(program.nodes) if node.input == name}
     reached = _reached(program, inputs)
     return [k for k in sorted(reached) if program.nodes[k].op in WAVES]
+
+
+def _inputs_of(program: Program, node: int) -> set[str]:
+    """The names of the inputs that a node depends on."""
+    needed = {node}
+    for k in range(node, -1, -1):
+        if k in needed:
+            needed.update(program.nodes[k].args)
+    return {each.input for k in needed if (each := program.nodes[k]).input is not None}
 
 
 def _reached(program: Program, sources: Collection[int]) -> set[int]:

@@ -308,6 +308,8 @@ def _exp_less_exp(u: Expr, v: Expr) -> Expr:
 
 
 _NOTHING = Integer(2000)
+"""Whose negative's exponential is 0 in any dtype, as is the derivative of that."""
+
 
 AREAS = (
     Rule("asinh of exp", asinh(exp(U)),

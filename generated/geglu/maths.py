@@ -85,10 +85,10 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
         grad_gate = torch.where((v13 != v13) & (torch.abs(gate) >= 16.0), 0 + x * 0, v13)
     if needs[1] and d_x is not None:
         v14 = grad * (v7 * v9)
-        grad_gate = add(grad_gate, torch.where((v14 != v14) & (gate <= -16.0), 0 + x * 0, v14))
+        grad_gate = add(grad_gate, torch.where((v14 != v14) & (gate <= -16.0), 0, v14))
     if needs[2] and d_gate is not None:
         v15 = v8 * grad
-        grad_x = torch.where((v15 != v15) & (gate <= -16.0), 0 + x * 0, v15)
+        grad_x = torch.where((v15 != v15) & (gate <= -16.0), 0, v15)
     return grad_grad, grad_gate, grad_x
 
 
