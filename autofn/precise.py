@@ -120,8 +120,8 @@ def is_finite(value: Any) -> bool:
 
 
 def magnitude(value: Any) -> int:
-    """The exponent of two beyond a number that is neither 0 nor infinite."""
-    return int(gmpy2.get_exp(value) if isinstance(value, mpfr) else mp.mag(value))
+    """The exponent of two beyond a number of MPFR's that is neither 0 nor infinite."""
+    return int(gmpy2.get_exp(value))
 
 
 def power_of_two(exponent: int) -> Any:
@@ -182,7 +182,6 @@ _QUICK: Mapping[str, Callable[..., Any]] = {
     "sign": lambda x: x if gmpy2.is_nan(x) else mpfr(gmpy2.sign(x)),
     "atan2": lambda y, x: gmpy2.atan2(y + 0, x + 0),  # without -0
     "ncdf": lambda x: gmpy2.erfc(-x / gmpy2.sqrt(mpfr(2))) / 2,
-    "isinf": gmpy2.is_infinite,
 }
 
 sqrt, cbrt, exp, expm1, log, log1p, sign, floor, ceil = (

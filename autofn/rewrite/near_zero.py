@@ -200,25 +200,24 @@ def _without_poles(node: Add) -> Expr | None:
 
     Where one of the arguments is large, no term is.
     """
-    left: list[Expr] = []
-    arguments, total = [], S.Zero
+    poles = []
     for term in node.args:
         inverses = [f for f in Mul.make_args(term) if isinstance(1 / f, SIMPLE)]
-        if len(inverses) != 1:
-            left.append(term)
-            continue
-        (inverse,) = inverses
-        u = inverse.base.args[0]
-        finite = _regimes(inverse - 1 / u)
-        if not isinstance(finite, Piecewise):
-            return None
-        left.append(term / inverse * finite)
-        arguments.append(u)
-        total += term / inverse / u
-    if len(arguments) < 2 or sympy.cancel(sympy.together(total)) != 0:
+        if len(inverses) == 1:
+            (inverse,) = inverses
+            poles.append((term, term / inverse, inverse, inverse.base.args[0]))
+    if len(poles) < 2:
         return None
-    near = Add(*left), Abs(arguments[0]) < RADII[0]
-    return Piecewise(near, (node, True), evaluate=False)
+    total = Add(*(factor / u for _, factor, _, u in poles))
+    if sympy.cancel(sympy.together(total)) != 0:
+        return None
+    finite = {inverse: _regimes(inverse - 1 / u) for _, _, inverse, u in poles}
+    if not all(isinstance(each, Piecewise) for each in finite.values()):
+        return None
+    whole = {term: factor * finite[inverse] for term, factor, inverse, _ in poles}
+    near = Add(*(whole.get(term, term) for term in node.args))
+    first = poles[0][-1]
+    return Piecewise((near, Abs(first) < RADII[0]), (node, True), evaluate=False)
 
 
 def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:

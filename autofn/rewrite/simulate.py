@@ -310,15 +310,11 @@ def _stepwise(name: str, n: int | None, args: list[Any], form: Format) -> Any:
     if name == "polynomial":
         t, value, *rest = args
         for term in rest:
-            value = _fma(value, t, term, form)
+            value = arithmetic(form).fma(value, t, term)
         return value
     if name == "powi":
         return machine.power(args[0], n or 1, lambda value: near(value, form))
     return None
-
-
-def _fma(a: Any, b: Any, c: Any, form: Format) -> Any:
-    return arithmetic(form).fma(a, b, c)
 
 
 def _valued(name: str, n: int | None, args: list[Any], number: precise.Make) -> tuple[Any, Any]:
