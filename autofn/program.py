@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import sympy
-from sympy import Add, Basic, Expr, Max, Min, Mul, Piecewise, Pow, Rational, S, Symbol
+from sympy import Add, Basic, Dummy, Expr, Max, Min, Mul, Piecewise, Pow, Rational, S, Symbol
 from sympy.logic.boolalg import BooleanFunction
 
 from autofn import functions as heads
@@ -409,6 +409,14 @@ class _Lowering:
 
     def _sum(self, expr: Expr) -> int:
         terms = expr.as_ordered_terms()
+        fixed = [term for term in terms if self._is_fixed(term)]
+        if len({term.could_extract_minus_sign() for term in fixed}) == 2 and len(fixed) < len(
+            terms
+        ):
+            # 1 - p of parameters is exact near 0, and has no digits left beside what is small.
+            together = Dummy("fixed")
+            self._seen[together] = self.value(Add(*fixed))
+            terms = [together, *(term for term in terms if term not in fixed)]
         signed = [(term.could_extract_minus_sign(), term) for term in terms]
         # A positive term first, so that the sum needs no negation.
         signed.sort(key=lambda pair: pair[0])
@@ -418,6 +426,14 @@ class _Lowering:
             result = self._op("sub" if negative else "add", result,
                               self.value(-term if negative else term))  # fmt: skip
         return result
+
+    def _is_fixed(self, term: Expr) -> bool:
+        """Whether a term has no tensor in it, numbers and parameters alone."""
+        return all(ELEMENT not in self._axes(each) for each in term.free_symbols)
+
+    def _axes(self, symbol: Symbol) -> Axes:
+        known = self._inputs.get(symbol)
+        return self.nodes[self._seen[symbol]].axes if known is None else known.axes
 
     def _product(self, expr: Expr) -> int:
         branching = [f for f in expr.args if isinstance(f, Piecewise) and _has_zero(f)]

@@ -116,7 +116,9 @@ def program_of(expr: Expr) -> Program:
     # difference of what they stand for.
     expr = expr.replace(minus, lambda u, v: u - v)
     powers = {p: heads.power(*p.args) for p in expr.atoms(sympy.Pow) if not p.exp.is_number}
-    inputs = [(s, Input(s.name, frozenset({ELEMENT}))) for s in (U, V, C)]
+    fixed = (V, C) if expr.has(C) and expr.has(V) else ()
+    axes = {s: frozenset[str]() if s in fixed else frozenset({ELEMENT}) for s in (U, V, C)}
+    inputs = [(s, Input(s.name, axes[s])) for s in (U, V, C)]
     return lower(inputs, [Result("y", expr.xreplace(powers))])
 
 
@@ -150,6 +152,7 @@ SPECIAL: dict[str, Expr] = {
     "sin over sin of a multiple": NUMBER * x,
     "exp - 1 over that of a multiple": NUMBER * x,
     "exp - exp of a multiple": NUMBER * x,
+    "number - a multiple of exp": NUMBER,
 }
 """What V has to be for a rule to hold."""
 
@@ -172,8 +175,8 @@ def test_the_engine_finds_each_rule(rule: Rule) -> None:
 
 @pytest.mark.parametrize("rule", SUMS, ids=lambda rule: rule.name)
 def test_sums_are_found_at_any_multiple_among_other_terms(rule: Rule) -> None:
-    if rule.name == "cosh**2 - sinh**2":
-        return
+    if rule.name in ("cosh**2 - sinh**2", "number - a multiple of exp"):
+        return  # two rules hold; the wildcard is the multiple
     steps: list[Step] = []
     inside = rule.pattern.xreplace({U: x, V: SPECIAL.get(rule.name, y), C: sympy.Integer(3)})
     z = Symbol("z", real=True)
@@ -191,6 +194,32 @@ def test_softplus_of_sums_with_a_common_term() -> None:
         heads.softplus(x + 1) - heads.softplus(y + 1),
     ):
         assert recognise(apart) == apart
+
+
+def test_a_softmax_of_several_neither_overflows_nor_cancels() -> None:
+    z = Symbol("z", real=True)
+    total = exp(x) + exp(y) + exp(z)
+    others = heads.logaddexp(y, z)
+    assert recognise(exp(x) / total) == heads.sigmoid(x - others)
+    assert recognise(exp(x) / (total + 2)) == heads.sigmoid(
+        x - heads.softplus(others - log(2)) - log(2)
+    )
+    rest = heads.logaddexp(y - x, z - x)
+    assert recognise(x - log(total)) == -heads.softplus(rest)
+    assert recognise(3 * y * (log(total) - x) + 1) == 3 * y * heads.softplus(rest) + 1
+    # Not of what may be negative.
+    assert recognise(exp(x) / (exp(x) + exp(y) - exp(z))).has(sympy.exp)
+
+
+def test_log_of_sinh_is_linear_far_out_at_any_power() -> None:
+    for written in (log(sympy.sinh(x) / x), log(x / (3 * sympy.sinh(x))), log(sympy.sinh(x) ** 2)):
+        found = recognise(written)
+        with mp.workdps(40):
+            for at in (-700, -3, 2, 39, 41, 800):
+                pair = [value(each, {x: sympy.Integer(at)}) for each in (written, found)]
+                assert abs(pair[0] - pair[1]) < 1e-20 * abs(pair[0]), (written, at)
+        far = found.xreplace({x: sympy.Float(1e6)}).evalf()
+        assert far.is_finite and abs(far) > 1e5
 
 
 def test_log_of_pieces_is_that_of_each() -> None:
@@ -263,6 +292,7 @@ def test_errors_are_the_same_in_every_process() -> None:
 
 # --- forms -----------------------------------------------------------------------------------
 
+GROWING = sympy.sqrt(3 + 2 * x**2)
 EXPRESSIONS = [
     x * heads.sigmoid(x),
     y * heads.sigmoid(x) * (1 + x * heads.sigmoid(-x)),
@@ -280,6 +310,9 @@ EXPRESSIONS = [
     1 / (1 + (x * y) ** 2),
     x * heads.sinc(x * y) + heads.spherical_bessel(1, x * y),
     (1 / (4 * (5 + x**2) ** 2) + sympy.Rational(1, 7) + x**2) / y,
+    exp(17.625 / (243.125 + x) - 17.625 * x / (243.125 + x) ** 2),
+    1 / (x + GROWING) - x * (1 + 2 * x / GROWING) / (x + GROWING) ** 2,
+    heads.sigmoid(x) - y * heads.sigmoid(-x),
 ]
 FORMS = [name for name, _ in candidates.FORMS]
 
@@ -301,6 +334,15 @@ def test_a_form_is_the_same_function(name: str) -> None:
                 close = mp.mpf(2) ** -54 * abs(old) + mp.mpf(10) ** -400
                 assert abs(got - old) <= close, (expr, at)
     assert changed
+
+
+def test_sums_of_fractions_are_one_without_what_cancels() -> None:
+    decimal = 17.62 / (243.12 + x) - 17.62 * x / (243.12 + x) ** 2
+    one = dict(candidates.FORMS)["over one denominator"](decimal, frozenset({x}))
+    assert one == sympy.Float("4283.7744", 40) / (243.12 + x) ** 2
+    rooted = EXPRESSIONS[-2]
+    one = dict(candidates.FORMS)["over one denominator"](rooted, frozenset({x}))
+    assert one == 3 / (GROWING * (x + GROWING) ** 2)
 
 
 # --- search ----------------------------------------------------------------------------------
@@ -429,6 +471,7 @@ def test_functions_that_are_no_powers_far_out_have_no_polynomials_there() -> Non
 
 
 QUOTIENTS = (
+    x * (y / (exp(x) - 1) + 2 / (1 - exp(-x))),
     log(1 + x) / x,
     (exp(x) - 1 - x) / x**2,
     x**3 / (exp(x) - 1),

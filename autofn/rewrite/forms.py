@@ -284,20 +284,73 @@ def with_inverses(expr: Expr) -> Expr:
 def over_one_denominator(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
     """Sums of fractions of tensors as one: of 1/(1 - x)**2 - 1 + x the constants are gone."""
     found = {
-        node: sympy.factor(sympy.together(node))
+        node: new
         for node in trees.nodes(expr)
         if isinstance(node, Add)
         and trees.size(node) <= FRACTIONS
         and not trees.symbols(node).isdisjoint(tensors)
-        and not node.has(sympy.Float)
-        and node.is_rational_function()
         and any(
             isinstance(part, sympy.Pow) and part.exp.is_negative and trees.symbols(part) & tensors
             for term in node.args
             for part in sympy.Mul.make_args(term)
         )
+        and (new := _one_fraction(node)) is not None
     }
     return trees.replaced(expr, found) if found else expr
+
+
+def _one_fraction(node: Add) -> Expr | None:
+    """A sum that is rational in its symbols, and in one square root, as a factored fraction.
+
+    Decimal fractions are what they look like: 2.51 is 251/100.
+    """
+    decimal = {each: sympy.Rational(str(each)) for each in node.atoms(Float)}
+    exact = node.xreplace(decimal)
+    squares = {each: each.base for each in exact.atoms(sympy.Pow) if _is_root(each)}
+    squares |= {each: each.args[0] ** 2 + each.args[1] for each in exact.atoms(heads.root_sum)}
+    if len(set(squares.values())) > 1:
+        return None
+    root, square = sympy.Dummy("r", positive=True), next(iter(squares.values()), S.One)
+    powers = {each: root ** (2 * each.exp) if each.is_Pow else root for each in squares}
+    plain = exact.xreplace(powers)
+    if not (plain.is_rational_function() and square.is_polynomial()):
+        return None
+    top, bottom = sympy.fraction(sympy.together(plain))
+    if squares:
+        top = sympy.rem(top, root**2 - square, root)
+    found = sympy.factor(top / bottom)
+    if decimal:
+        known = [each.base for each in trees.nodes(plain) if _is_inverse(each)]
+        found = Mul(*(_as_known(factor, known) for factor in Mul.make_args(found)))
+        numbers = [each for each in found.atoms(sympy.Rational) if each.q > 1]
+        back = {exact: number for number, exact in decimal.items()}
+        found = found.xreplace({each: back.get(each, Float(each, 40)) for each in numbers})
+    return found.xreplace({root: next(iter(_root_itself(each) for each in squares), S.One)})
+
+
+def _as_known(factor: Expr, known: list[Expr]) -> Expr:
+    """A power of a sum as that of a known multiple of it, or with the highest power by itself."""
+    base, exponent = factor.as_base_exp()
+    if not isinstance(base, Add):
+        return factor
+    for each in known:
+        ratio = sympy.cancel(base / each)
+        if ratio.is_number:
+            return ratio**exponent * each**exponent
+    first = sympy.Poly(base, *sorted(base.free_symbols, key=str)).LC()
+    return first**exponent * sympy.expand(base / first) ** exponent
+
+
+def _is_inverse(node: Expr) -> bool:
+    return isinstance(node, sympy.Pow) and node.exp.is_negative and isinstance(node.base, Add)
+
+
+def _is_root(power: sympy.Pow) -> bool:
+    return power.exp.is_Rational and power.exp.q == 2 and bool(power.base.free_symbols)
+
+
+def _root_itself(root: Expr) -> Expr:
+    return sympy.sqrt(root.base) if root.is_Pow else root
 
 
 FRACTIONS = 40

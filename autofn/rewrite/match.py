@@ -31,6 +31,7 @@ from autofn.rewrite.rules import (
     Rule,
     U,
     V,
+    log_of_times_sinh,
     vanishes_with,
     varies,
     with_positive,
@@ -48,7 +49,10 @@ _IN_LOG = {
     if rule.pattern == sympy.log(V * head(U))
 }
 (_WITH_EXP,) = (rule for rule in LOGARITHMS if rule.name == "log of v times exp")
+(_WITH_SINH,) = (rule for rule in LOGARITHMS if rule.name == "log of a product with sinh")
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
+(_OVER_EXPS,) = (rule for rule in PRODUCTS if rule.name == "exp over a sum of two")
+(_LESS_LOG,) = (rule for rule in SUMS if rule.name == "u less the log of a sum of exps")
 
 
 def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
@@ -59,8 +63,12 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if not trees.symbols(node) and node.func not in _BY_NAME:
         return None  # a number, whatever its form
     if isinstance(node, Add):
+        if (share := _log_of_share(node)) is not None:
+            return _LESS_LOG, share
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
+        if (share := _share(node)) is not None:
+            return _OVER_EXPS, share
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         if found is None and (parts := _times_logs(node, parameters)) is not None:
@@ -80,7 +88,7 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
-    if isinstance(node, sympy.asinh):
+    if isinstance(node, sympy.asinh | sympy.acosh):
         return _first(AREAS, lambda rule: _whole(rule, node, parameters))
     if node.func in _BY_NAME:
         rule = _BY_NAME[node.func]
@@ -186,6 +194,8 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
         if isinstance(base, heads.times_exp):
             v, u = base.args
             return _WITH_EXP, sympy.log(rest * v**power) + power * u
+        if isinstance(base, sympy.sinh) and not base.args[0].has(sympy.Min):
+            return _WITH_SINH, log_of_times_sinh(rest, base.args[0], power)
         rule = _IN_LOG.get(type(base))
         if rule is None:
             continue
@@ -225,6 +235,51 @@ def _log_of_sum(node: Expr) -> Expr | None:
         return total
     shift = sympy.log(constant)
     return heads.softplus(total - shift) + shift
+
+
+def _share(node: Mul) -> Expr | None:
+    """exp(u) over a sum of exponentials, it among them, as a sigmoid: a softmax of any number."""
+    for numerator in node.args:
+        if not isinstance(numerator, sympy.exp):
+            continue
+        for fraction in node.args:
+            total, power = fraction.as_base_exp()
+            if not (isinstance(total, Add) and len(total.args) > 2 and power.is_negative):
+                continue
+            own = [term for term in total.args if term.as_coeff_Mul()[1] == numerator]
+            if not (own and power.is_Integer and own[0].is_positive):
+                continue
+            others = _log_of_sum(total - own[0])
+            if others is not None:
+                u, multiple = numerator.args[0], own[0] / numerator
+                share = heads.sigmoid(u + sympy.log(multiple) - others) / multiple
+                return node / numerator * total * share
+    return None
+
+
+def _log_of_share(node: Add) -> Expr | None:
+    """u - log(exp(u) + exp(v) + ...) as -log(1 + exp(v - u) + ...), at any multiple."""
+    for term in node.args:
+        for head in Mul.make_args(term):
+            multiple = -term / head
+            if not isinstance(head, heads.logaddexp):
+                continue
+            terms = _exponents(head)
+            for k, u in enumerate(terms):
+                wanted = Add.make_args(sympy.expand_mul(multiple * u))
+                if u.free_symbols and all(each in node.args for each in wanted):
+                    left = Add(*(each for each in node.args if each not in (term, *wanted)))
+                    shifted = [each - u for n, each in enumerate(terms) if n != k]
+                    rest = functools.reduce(heads.logaddexp, shifted)
+                    return left - multiple * heads.softplus(rest)
+    return None
+
+
+def _exponents(node: Expr) -> list[Expr]:
+    """a, b, c of logaddexp(logaddexp(a, b), c)."""
+    if not isinstance(node, heads.logaddexp):
+        return [node]
+    return [each for arg in node.args for each in _exponents(arg)]
 
 
 # --- sums ------------------------------------------------------------------------------------

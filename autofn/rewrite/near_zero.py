@@ -57,8 +57,10 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
         return node
     if _is_regime(node):
         return _flat(node)
-    if isinstance(node, Mul) and (limited := _limited(node, parameters)) is not None:
-        return limited
+    if isinstance(node, Mul):
+        limited = _limited(node, parameters) or _limited_by_term(node, parameters)
+        if limited is not None:
+            return limited
     node = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
     return _regimes(node) if isinstance(node, Add) else node
 
@@ -237,6 +239,23 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
                     near = (own / part) * factor * first.xreplace({T: u})
                     return others * Piecewise((near, Abs(u) < radius), (own, True), evaluate=False)
     return None
+
+
+def _limited_by_term(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """d*(a/expm1(d) + b/expm1(-d)) multiplied out: each term is 0/0 at 0 by itself."""
+    for total in node.args:
+        if not (isinstance(total, Add) and any(map(_divides, total.args))):
+            continue
+        terms = [node / total * term for term in total.args]
+        limited = [(isinstance(t, Mul) and _limited(t, parameters)) or None for t in terms]
+        if any(each is not None for each in limited):
+            kept = (_visited(term, parameters) for term in terms)
+            return Add(*(a if a is not None else b for a, b in zip(limited, kept, strict=True)))
+    return None
+
+
+def _divides(term: Expr) -> bool:
+    return any(f.is_Pow and f.exp.is_negative for f in Mul.make_args(term))
 
 
 def _bottoms(product: Expr) -> list[Expr]:

@@ -138,7 +138,25 @@ def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr, tensors: frozenset[Symbol]) 
         tall = {s: heads.clamp(s, -HUGE, HUGE) for s in u.free_symbols & tensors}
         coefficients = [coefficient.xreplace(tall) for coefficient in coefficients]
     below, above = _horner(coefficients, n), _horner(coefficients[::-1], n)
-    return below if below == above else choose(u, below, above)
+    whole = below if below == above else choose(u, below, above)
+    if len(coefficients) == 2 and _may_cancel(coefficients, u, tensors):
+        first, last = coefficients
+        small = heads.expm1(-Abs(u))
+        near = choose(u, first + last + first * small, first + last + last * small)
+        return Piecewise((near, Abs(u) < 1), (whole, True), evaluate=False)
+    return whole
+
+
+def _may_cancel(coefficients: Sequence[Expr], u: Expr, tensors: frozenset[Symbol]) -> bool:
+    """Whether a difference is of numbers and parameters that may be the same at run time."""
+    first, last = coefficients
+    ratio = first / last
+    # A shared part, `_p0` say, may have a tensor in it, as what stands for a function.
+    others = tensors | u.free_symbols
+    known = ratio.is_number or any(
+        s in others or s.name[0] == "_" or isinstance(s, Dummy) for s in ratio.free_symbols
+    )
+    return not known and first.could_extract_minus_sign() != last.could_extract_minus_sign()
 
 
 def _horner(coefficients: Sequence[Expr], n: Expr) -> Expr:

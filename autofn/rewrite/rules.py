@@ -21,6 +21,7 @@ from sympy import (
     Max,
     Min,
     Piecewise,
+    S,
     Symbol,
     acos,
     acosh,
@@ -39,6 +40,7 @@ from sympy import (
     log,
     loggamma,
     pi,
+    sign,
     sin,
     sinh,
     sqrt,
@@ -140,6 +142,12 @@ def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not found[V].is_number
 
 
+def _are_of_run_time(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether C and V are of numbers and parameters, not both of numbers, beside a tensor's U."""
+    numbers = found[C] - found[V]
+    return varies(found[U], parameters) and not (numbers.is_number or varies(numbers, parameters))
+
+
 def _is_greater(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U is greater than V everywhere, taking parameters to be positive."""
     return bool(with_positive(minus(found[U], found[V]), parameters).is_positive)
@@ -183,7 +191,7 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
         return varies(product, parameters)
     bases = [factor.as_base_exp() for factor in sympy.Mul.make_args(product)]
     return any(
-        power.is_positive and base.free_symbols and u.xreplace({base: sympy.S.Zero}) == 0
+        power.is_positive and base.free_symbols and u.xreplace({base: S.Zero}) == 0
         for base, power in bases
     )
 
@@ -254,6 +262,16 @@ def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
     return Piecewise((far, u > 1), (near, v > 0), (log(v + low), True), evaluate=False)
 
 
+def log_of_times_sinh(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
+    """log(v * sinh(u)**n)"""
+    far = n * Abs(u) + log(v * sign(u) ** Abs(n) / 2**n)
+    near = log(v * sinh(Max(Min(u, _SINH_FROM), -_SINH_FROM)) ** n)
+    return Piecewise((far, Abs(u) > _SINH_FROM), (near, True), evaluate=False)
+
+
+_SINH_FROM = Integer(40)
+"""Beyond it exp(-2*u) is nothing beside 1, to a hundred bits."""
+
 LOGARITHMS = (
     Rule("log of 2 - exp", log(2 - exp(U)), log1p(-expm1(U)),
          _CANCELS, _GOLDBERG, {U: 1.3e-6}),
@@ -273,6 +291,9 @@ LOGARITHMS = (
     Rule("log of a product with tanh", log(V * tanh(U)), log(V) + log(tanh(U)),
          "what is beside it may underflow", _PYTENSOR, {U: 1e-25, V: 1e-25},
          where=lambda found, _: bool(found[V].is_positive)),
+    Rule("log of a product with sinh", log(V * sinh(U)), log_of_times_sinh(V, U),
+         "sinh overflows", _MAECHLER, {U: 100.0, V: 0.3},
+         where=lambda found, _: not found[U].has(Min)),
     Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
@@ -315,6 +336,8 @@ AREAS = (
     Rule("asinh of exp", asinh(exp(U)),
          Piecewise((U + log(2), U >= 20), (asinh(exp(Min(U, 20))), True), evaluate=False),
          _OVERFLOWS, _ABRAMOWITZ, {U: 89.5}, where=lambda found, _: not isinstance(found[U], Min)),
+    Rule("acosh of 1 + u", acosh(1 + U), 2 * asinh(sqrt(U / 2)),
+         "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6}),
 )  # fmt: skip
 
 SUMS = (
@@ -330,6 +353,12 @@ SUMS = (
          _CANCELS, "Boost's powm1", {U: 1.3e-6, V: 0.5},
          where=lambda found, _: found[V].is_Rational and (found[V] > 2 or not found[V].is_Integer)),
     Rule("square of 1 + u, less 1", (1 + U) ** 2 - 1, U * (2 + U), _CANCELS, _HERBIE, {U: 1.3e-6}),
+    Rule("number - a multiple of exp", C - V * exp(U), (C - V) - V * expm1(U),
+         _CANCELS, _GOLDBERG, {U: 1.3e-6, V: 1.0, C: 1.0}, where=_are_of_run_time),
+    Rule("sigmoid and its mirror", sigmoid(U) + sigmoid(-U), Integer(1),
+         "one is all there is", _PYTENSOR, {}),
+    Rule("cos - sin of pi/4 + u", cos(U + pi / 4) - sin(U + pi / 4), -sqrt(2) * sin(U),
+         _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("1 - 2 sigmoid", 1 - 2 * sigmoid(U), -tanh(U / 2), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("derivative of u times phi_1",
          phi(Integer(1), U) + U * phi(Integer(1), U) - U * phi(Integer(2), U), exp(U),
@@ -347,6 +376,8 @@ SUMS = (
          _CANCELS, _MAECHLER, {U: 1.3e-6}),
     Rule("softplus - another", softplus(U) - softplus(V), softplus_rise(V, minus(U, V)),
          _CANCELS, _MAECHLER, {U: 1.3e-6, V: 1e-6}, where=_is_near),
+    Rule("u less the log of a sum of exps", U - logaddexp(U, V), -softplus(V - U),
+         _CANCELS, _PYTENSOR, {U: 100.0, V: 1.0}),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
@@ -422,8 +453,8 @@ PRODUCTS = (
     Rule("mean_root times its mirror", mean_root(U, C) * mean_root(-U, C), C / 4,
          "one is subnormal where the other is large", _GOLDBERG, {U: 3e38, C: 1.0}),
     Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
-    Rule("u times its sign", U * sympy.sign(U), Abs(U), "one operation", _HERBIE, {}),
-    Rule("|u| times its sign", Abs(U) * sympy.sign(U), U, "one operation", _HERBIE, {}),
+    Rule("u times its sign", U * sign(U), Abs(U), "one operation", _HERBIE, {}),
+    Rule("|u| times its sign", Abs(U) * sign(U), U, "one operation", _HERBIE, {}),
     Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
          "both overflow", _ABRAMOWITZ, {U: 100.0}),
     Rule("sinh times sech**2", sinh(U) * sech2(U), tanh(U) / cosh(U),
@@ -452,7 +483,7 @@ POWERS = (
     Rule("1 over cosh**2", cosh(U) ** -2, sech2(U), "cosh**2 overflows", _ABRAMOWITZ, {U: 50.0}),
     Rule("1 over 1 + cosh", 1 / (1 + cosh(U)), sech2(U / 2) / 2,
          "cosh overflows where sinh does", _ABRAMOWITZ, {}),
-    Rule("square of a sign", sympy.sign(U) ** 2, Integer(1),
+    Rule("square of a sign", sign(U) ** 2, Integer(1),
          "the derivative of sign(u)*f(|u|) is that of f at 0", _HERBIE, {}),
     Rule("power of e", _raw(sympy.Pow, sympy.E, U), _raw(exp, U), "another name", _PYTORCH, {}),
     Rule("power of 1 + exp", (1 + exp(U)) ** V, exp(V * softplus(U)),
