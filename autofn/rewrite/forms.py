@@ -246,6 +246,45 @@ def with_sines_far(expr: Expr) -> Expr:
     return Piecewise((found, Abs(u) > 1), (expr, S.true), evaluate=False)
 
 
+# --- exponential integrators ------------------------------------------------------------------
+
+
+def with_phi_far(expr: Expr) -> Expr:
+    """Sums with phi_1(u), phi_2(u), ..., and the same written in exp(u) where |u| is over 2.
+
+    phi_1(u) - phi_2(u) is 1/u**2 far below zero, both of them 1/u; and both overflow far above.
+    """
+    found: dict[Expr, Expr] = {}
+    for node in trees.nodes(expr):
+        heads_in = node.atoms(heads.phi) if isinstance(node, Add) else set()
+        arguments = {head.args[1] for head in heads_in}
+        if len(heads_in) > 1 and len(arguments) == 1 and trees.size(node) <= FRACTIONS:
+            (u,) = arguments
+            if (written := _in_exp(node, heads_in, u)) is not None:
+                found[node] = Piecewise((written, Abs(u) > 2), (node, S.true), evaluate=False)
+    return trees.replaced(expr, found) if found else expr
+
+
+def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
+    """a*exp(u) + b of a sum that is linear in phi_n(u), a and b rational."""
+    t = sympy.Dummy("t", positive=True)
+    plain = node.xreplace(
+        {
+            head: (t - Add(*(u**k / sympy.factorial(k) for k in range(head.args[0])))) / u**n
+            for head in heads_in
+            for n in [head.args[0]]
+        }
+    )
+    if not plain.is_rational_function():
+        return None
+    below = plain.xreplace({t: S.Zero})
+    slope = plain.xreplace({t: S.One}) - below
+    if sympy.expand(plain - slope * t - below) != 0:
+        return None
+    slope, below = (sympy.factor(sympy.together(each)) for each in (slope, below))
+    return heads.times_exp(slope, u) + below
+
+
 # --- sums ------------------------------------------------------------------------------------
 
 
