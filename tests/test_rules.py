@@ -293,7 +293,7 @@ def test_errors_are_the_same_in_every_process() -> None:
 # --- forms -----------------------------------------------------------------------------------
 
 GROWING = sympy.sqrt(3 + 2 * x**2)
-ROOTED = 1 / (x + GROWING) - x * (1 + 2 * x / GROWING) / (x + GROWING) ** 2
+ROOTED_FRACTION = 1 / (x + GROWING) - x * (1 + 2 * x / GROWING) / (x + GROWING) ** 2
 EXPRESSIONS = [
     x * heads.sigmoid(x),
     y * heads.sigmoid(x) * (1 + x * heads.sigmoid(-x)),
@@ -312,7 +312,7 @@ EXPRESSIONS = [
     x * heads.sinc(x * y) + heads.spherical_bessel(1, x * y),
     (1 / (4 * (5 + x**2) ** 2) + sympy.Rational(1, 7) + x**2) / y,
     exp(17.625 / (243.125 + x) - 17.625 * x / (243.125 + x) ** 2),
-    ROOTED,
+    ROOTED_FRACTION,
     heads.sigmoid(x) - y * heads.sigmoid(-x),
     1 + y**2 * (heads.phi(1, x * y) - heads.phi(2, x * y)),
 ]
@@ -342,7 +342,7 @@ def test_sums_of_fractions_are_one_without_what_cancels() -> None:
     decimal = 17.62 / (243.12 + x) - 17.62 * x / (243.12 + x) ** 2
     one = dict(candidates.FORMS)["over one denominator"](decimal, frozenset({x}))
     assert one == sympy.Float("4283.7744", 40) / (243.12 + x) ** 2
-    one = dict(candidates.FORMS)["over one denominator"](ROOTED, frozenset({x}))
+    one = dict(candidates.FORMS)["over one denominator"](ROOTED_FRACTION, frozenset({x}))
     assert one == 3 / (GROWING * (x + GROWING) ** 2)
 
 

@@ -282,7 +282,9 @@ class Measure:
         for dtype in ("float32", "bfloat16", "float16", "float64"):
             got = self._evaluate(limits.key, given, limits.numbers, getattr(torch, dtype))
             for entry, value in got.items():
-                for at, truth in enumerate(limits.high[entry]):
+                # Beyond the largest number of the dtype a finite limit is infinite.
+                truths = torch.tensor(limits.high[entry], dtype=torch.float64).to(value.dtype)
+                for at, truth in enumerate(truths.tolist()):
                     if not math.isnan(truth):
                         (point,) = (v for n, v in limits.points.items() if math.isinf(v[at]))
                         self.limits.append(
