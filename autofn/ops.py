@@ -1133,9 +1133,13 @@ TORCH_HELPERS: Mapping[str, str] = {
     zero = (v == 0) & (u >= -1)
     return torch.where(zero, v, v * torch.log1p(torch.where(zero, 0, u)))''',
     "_times_exp": '''def _times_exp(v, u):
-    """v * exp(u), in two halves: they overflow late, and not at all where v is 0."""
+    """v * exp(u), in two halves: they overflow late, and not at all where v is 0.
+
+    0 where u is -inf and v infinite.
+    """
     half = torch.exp(0.5 * u)
     half = torch.where((v == 0) & (half == math.inf), 0, half)
+    v = torch.where((u == -math.inf) & (abs(v) == math.inf), 0, v)
     return v * half * half''',
     "_sinh": '''def _sinh(x):
     """sinh(x), also where exp(x) has overflowed and it has not: there torch.sinh is infinite."""

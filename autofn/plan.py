@@ -35,7 +35,14 @@ from autofn.rewrite.judge import Sample, is_extreme, sampled
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
 from autofn.rewrite.saturate import Finite
-from autofn.rewrite.search import Decision, choose, fails_in_single, for_16_bits, unsearched
+from autofn.rewrite.search import (
+    Decision,
+    choose,
+    fails_in_single,
+    for_16_bits,
+    mended,
+    unsearched,
+)
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import Point, exact
 
@@ -278,6 +285,8 @@ def _variant(
     }
     for name in FIRST_ORDER:
         program, decision = chosen[name]
+        if decision.in_pytorch is not None:
+            programs[name] = limits(decision.in_pytorch, references[name], exact)
         made = limits(program, references[name], simulated)
         made = limits.inside(made, references[name])
         if made.wide is not None:
@@ -288,11 +297,11 @@ def _variant(
     directions = [each.name for _, each in tangents]
     for name, reference in references.items():
         made, decision = chosen[name]
-        derived = dataclasses.replace(
-            programs[name], arithmetic="double" if decision.fails_as_derived else "single"
-        )
-        derived = limits.vanishing(derived, reference, directions)
-        programs[name] = dataclasses.replace(derived, arithmetic="single")
+        programs[name] = limits.vanishing(programs[name], reference, directions)
+        if decision.fails_as_derived:  # in double, but in graphs and on some devices
+            wide = dataclasses.replace(programs[name], arithmetic="double")
+            wide = limits.vanishing(wide, reference, directions)
+            programs[name] = dataclasses.replace(wide, arithmetic="single")
         made = limits.vanishing(made, reference, directions)
         if made.wide is not None:
             wide = limits.vanishing(made.wide, reference, directions)
@@ -506,8 +515,12 @@ class _Search:
                 wide=self._in_64_bits(truth, reference),
                 closer=None if pass_name == "double_backward" else self._closer(reference),
             )
-            found = fails_in_single(derived, truth)
-            decision = dataclasses.replace(decision, fails_as_derived=found)
+            other = None
+            if pass_name != "double_backward":
+                plain = functools.partial(_lowered, inputs, self._fixed)
+                other = mended(derived, Candidates(results, plain, self._symbols).forms(), truth)
+            found = fails_in_single(other or derived, truth)
+            decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
             samples = self._in_16_bits(inputs, truth, reference)
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 

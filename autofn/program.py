@@ -382,6 +382,8 @@ class _Lowering:
                 op = "sub" if term.is_negative else "add"
                 value = self._op(op, self._op("mul", at, value), self.value(abs(term)))
             return value
+        if isinstance(expr, decay) and not self._for_kernels:
+            return self.value(sympy.exp(-sympy.Abs(expr.args[0])))
         if isinstance(expr, decay):
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):

@@ -650,6 +650,21 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
                 assert not any(mp.isnan(value) for value in values), (made.definition.name, far)
 
 
+def test_pytorch_computes_another_form_where_the_derived_one_fails() -> None:
+    @formula
+    def goldman(v, p: Learnable = 1.0):  # type: ignore[no-untyped-def]
+        return v * (1 - p * exp(-v)) / (1 - exp(-v))
+
+    (variant,) = plan(goldman.definition).variants
+    (decision, *_) = variant.decisions
+    assert decision.in_pytorch is not None
+    for v, expected in ((-3e28, -3e28), (5e-23, 5e-23), (0.0, 0.0), (40.0, 40.0)):
+        (got,) = simulated(variant.forward, {"v": v, "p": 1.0})
+        assert abs(got - expected) <= 1e-6 * abs(expected), v
+    (got,) = simulated(variant.forward, {"v": -3e28, "p": 0.5})
+    assert abs(got + 1.5e28) < 1e22
+
+
 def test_what_has_no_value_stays_nan() -> None:
     @formula
     def wave(x, y):  # type: ignore[no-untyped-def]

@@ -93,6 +93,10 @@ class Candidates:
         """The distinct programs, the one as derived first."""
         return [each for names, form in self._forms for each in self._of(names, form)]
 
+    def forms(self) -> Iterator[Program]:
+        """The program of each form, in plain arithmetic."""
+        return (self._lowered(form) for _, form in self._forms)
+
     def in_regimes(self) -> Iterator[list[Candidate]]:
         """Those with polynomials far out or about roots, which take time to find."""
         yield from self._far_out()

@@ -183,6 +183,12 @@ def worst(
     return Error(bad, ulp, _at(sample, number), number), [sample.points[k] for k in order[:many]]
 
 
+def not_finite(program: Program, sample: Sample) -> int:
+    """How many results are NaN or infinite, and should not be."""
+    rows = _errors(program, sample, range(len(sample.points)), SINGLE, mild=False)
+    return sum(off == math.inf for row in rows for off in row)
+
+
 def _errors(
     program: Program, sample: Sample, numbers: Sequence[int], form: Format, mild: bool
 ) -> list[list[float]]:

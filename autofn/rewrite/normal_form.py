@@ -88,8 +88,9 @@ def _rewritten(entry: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr | None:
             return known
         if node.is_number and not node.is_Rational:
             return opaque.setdefault(node, Dummy(f"c{len(opaque)}", positive=node.is_positive))
-        if isinstance(node, Function | Piecewise):
-            return opaque.setdefault(node, Dummy(f"f{len(opaque)}", real=True))
+        if isinstance(node, Function | Piecewise) or (node.is_Pow and not node.exp.is_Integer):
+            sign = {"positive": True} if node.is_positive else {"real": True}
+            return opaque.setdefault(node, Dummy(f"f{len(opaque)}", **sign))
         return node.func(*map(hide, node.args)) if node.args else node
 
     flat = hide(entry)

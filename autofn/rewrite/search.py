@@ -14,7 +14,7 @@ from autofn.ops import DOUBLE_DOUBLE, OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Node, Program
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, SINGLE, Format
-from autofn.rewrite.judge import HOPELESS, Error, Sample, error, is_in_doubt, is_within
+from autofn.rewrite.judge import HOPELESS, Error, Sample, error, is_in_doubt, is_within, not_finite
 from autofn.rewrite.simulate import STEPWISE
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
@@ -93,7 +93,8 @@ class Measured:
 class Decision:
     """The candidates of one pass; `chosen` is the index of the one that is computed.
 
-    fails_as_derived: what PyTorch's operations, which compute that, need double precision for.
+    fails_as_derived: what PyTorch's operations need double precision for. in_pytorch: what they
+    compute, where what is derived has no digits in double precision either.
     """
 
     pass_name: str
@@ -101,6 +102,7 @@ class Decision:
     candidates: tuple[Measured, ...]
     chosen: int
     fails_as_derived: bool = False
+    in_pytorch: Program | None = None
 
 
 def choose(
@@ -261,7 +263,7 @@ def for_16_bits(
 def fails_in_single(program: Program, sample: Sample) -> bool:
     """Whether a result is not finite, or without digits, that double precision has.
 
-    Those so small that their parts may be subnormal do not count.
+    Those so small that their parts may be subnormal need no digits.
     """
     judged = Sample(
         sample.points,
@@ -271,8 +273,27 @@ def fails_in_single(program: Program, sample: Sample) -> bool:
         ),
     )
     single, double = (replace(program, arithmetic=each) for each in ("single", "double"))
-    bad = error(single, judged).bad
-    return bad > 0 and bad > error(double, judged).bad
+    lost = error(single, judged).bad
+    if lost > 0 and lost > error(double, judged).bad:
+        return True
+    infinite = not_finite(single, sample)
+    return infinite > 0 and infinite > not_finite(double, sample)
+
+
+def mended(program: Program, forms: Iterable[Program], sample: Sample) -> Program | None:
+    """The form with the fewest results that have no digits in double; None if the program has."""
+
+    def bad(each: Program, best: Error | None = None) -> Error:
+        return error(replace(each, arithmetic="double"), sample, best=best)
+
+    found, least = None, bad(program)
+    for form in forms if least.bad else ():
+        tried = bad(form, least)
+        if tried.bad < least.bad and tried.whole:
+            found, least = form, tried
+            if not least.bad:
+                break
+    return found
 
 
 def _budget(pass_name: str, bar: float) -> float:

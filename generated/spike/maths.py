@@ -36,7 +36,8 @@ def double_vjp(needs, d_x, grad, x, alpha):
     if needs[0]:
         grad_grad = alpha * (0.5 * d_x) / (0.25 * v0 + 1)
     if needs[1]:
-        grad_x = -x * (39.47841760435743 * d_x * grad * alpha**3) / (v0 + 4)**2
+        v1 = -x * (39.47841760435743 * d_x * grad * alpha**3) / (v0 + 4)**2
+        grad_x = torch.where((v1 != v1) & (torch.abs(x) >= 16.0), 0, v1)
     return grad_grad, grad_x
 
 

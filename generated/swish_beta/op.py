@@ -45,7 +45,7 @@ def _torch_backward(needs, grads, saved, values, likes):
 
 
 def _torch_double_backward(needs, directions, tensors, values, likes):
-    dtype = _t.compute_type(tensors[0].dtype)
+    dtype = _t.compute_type(tensors[0].dtype, tensors[0])
     tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
     found = maths.double_vjp(needs, *directions, *tensors, *values)
     return tuple(
@@ -230,7 +230,7 @@ class SwishBetaBackward(Function):
             tensors = _t.align(tensors, layout, dims)
             directions = _t.align(directions, layout, dims)
             likes = _t.align_likes(likes, _LAYOUT, dims)
-        dtype = _t.compute_type(tensors[0].dtype)
+        dtype = _t.compute_type(tensors[0].dtype, tensors[0])
         tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(

@@ -48,11 +48,13 @@ def double_vjp(needs, d_x, grad, x):
         v0 = torch.clamp(x, max=4e+18)
         v1 = _mean_root(v0, 1)
         v2 = _root_sum(v0, 1)
-        grad_grad = v1 * d_x * (2 * v1 - v0**2 / v2) / v2**2
+        v4 = v1 * d_x * (2 * v1 - v0**2 / v2) / v2**2
+        grad_grad = torch.where((v4 != v4) & (x <= -16.0), 0, v4)
     if needs[1]:
         v3 = _root_sum(x, 1)
-        v4 = 0.5 * d_x * grad * (x * (2 * v3) + 3 * x**2 - 4 * v3 * _mean_root(x, 1))
-        grad_x = -v4 / v3**5
+        v5 = 0.5 * d_x * grad * (x * (2 * v3) + 3 * x**2 - 4 * v3 * _mean_root(x, 1))
+        v6 = -v5 / v3**5
+        grad_x = torch.where((v6 != v6) & (torch.abs(x) >= 16.0), 0, v6)
     return grad_grad, grad_x
 
 
