@@ -147,6 +147,7 @@ SPECIAL: dict[str, Expr] = {
     "v times log1p": 1 + x,
     "sigmoid - a lower one": x - 1,
     "softplus - another": x - 1,
+    "softplus - another of the same tensor": -x * NUMBER,
     "log of a number + exp": NUMBER,
     "log of a product with tanh": 1 + x**2,
     "sin over sin of a multiple": NUMBER * x,

@@ -51,6 +51,7 @@ _IN_LOG = {
 (_WITH_EXP,) = (rule for rule in LOGARITHMS if rule.name == "log of v times exp")
 (_WITH_SINH,) = (rule for rule in LOGARITHMS if rule.name == "log of a product with sinh")
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
+(_OVER_SINE,) = (rule for rule in PRODUCTS if rule.name == "acos over its sine")
 (_OVER_EXPS,) = (rule for rule in PRODUCTS if rule.name == "exp over a sum of two")
 (_LESS_LOG,) = (rule for rule in SUMS if rule.name == "u less the log of a sum of exps")
 
@@ -69,6 +70,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
+        if (angle := _over_sine(node)) is not None:
+            return _OVER_SINE, angle
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         if found is None and (parts := _times_logs(node, parameters)) is not None:
@@ -235,6 +238,23 @@ def _log_of_sum(node: Expr) -> Expr | None:
         return total
     shift = sympy.log(constant)
     return heads.softplus(total - shift) + shift
+
+
+def _over_sine(node: Mul) -> Expr | None:
+    """acos(u) over the root of 1 - u**2, however that is written; what else divides it stays."""
+    for angle in node.args:
+        if not isinstance(angle, sympy.acos):
+            continue
+        (u,) = angle.args
+        for fraction in node.args:
+            base, power = fraction.as_base_exp()
+            if not (power.is_negative and power.is_Rational and power.q == 2 and base.has(u)):
+                continue
+            # The replacement's own roots are of 1 - u and of 1 + u.
+            if trees.size(base) < LIMIT and sympy.expand(base - 1 + u**2) == 0:
+                rest = node / angle / fraction * base ** (power + sympy.Rational(1, 2))
+                return rest * _put(_OVER_SINE, {U: u})
+    return None
 
 
 def _share(node: Mul) -> Expr | None:

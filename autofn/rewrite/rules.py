@@ -164,6 +164,13 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
 
+def _are_of_one_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U and V are polynomials of the same tensors, that meet somewhere."""
+    u, v = found[U], found[V]
+    tensors = [trees.symbols(each) - parameters for each in (u, v)]
+    return tensors[0] == tensors[1] != set() and minus(u, v).is_polynomial(*tensors[0])
+
+
 def _is_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U is V times a number, or times one of run time, and 0 where V is."""
     u, v = found[U], found[V]
@@ -328,6 +335,13 @@ def _exp_less_exp(u: Expr, v: Expr) -> Expr:
     return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
 
 
+def _softplus_less_softplus(u: Expr, v: Expr) -> Expr:
+    # Marked in the same way.
+    far = softplus(Max(u, -_NOTHING)) - softplus(v)
+    near = softplus_rise(v, minus(u, v))
+    return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
+
+
 _NOTHING = Integer(2000)
 """Whose negative's exponential is 0 in any dtype, as is the derivative of that."""
 
@@ -378,6 +392,9 @@ SUMS = (
          _CANCELS, _MAECHLER, {U: 1.3e-6, V: 1e-6}, where=_is_near),
     Rule("u less the log of a sum of exps", U - logaddexp(U, V), -softplus(V - U),
          _CANCELS, _PYTENSOR, {U: 100.0, V: 1.0}),
+    Rule("softplus - another of the same tensor", softplus(U) - softplus(V),
+         _softplus_less_softplus(U, V), _CANCELS, _MAECHLER, {U: 1.3e-6, V: -1.3e-6},
+         where=_are_of_one_tensor),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
@@ -431,6 +448,24 @@ SUMS = (
          "a kink at 0 that the sum does not have", _PYTORCH, {}, where=_signed_alike),
 )  # fmt: skip
 
+
+def _acos_over_its_sine(u: Expr) -> Expr:
+    # The series of asin(s)/s in z = s**2, 1/32 at most.
+    z = (1 - u) * (1 + u)
+    terms = range(_SERIES, -1, -1)
+    near = polynomial(
+        _SERIES - 4,
+        z,
+        *(Float(sympy.binomial(2 * n, n) / Integer(4) ** n / (2 * n + 1), 20) for n in terms),
+    )
+    far = acos(u) / (sqrt(1 - u) * sqrt(1 + u))
+    return Piecewise((near, (64 * u > 63) & (u <= 1)), (far, True), evaluate=False)
+
+
+_SERIES = 10
+"""The highest power of z: the next term is 2**-62 of the sum, and from the sixth on 2**-34."""
+
+
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
@@ -439,6 +474,8 @@ PRODUCTS = (
          (1 + exp(U)) * (sigmoid(U) * sigmoid(V) + sigmoid(-U) * sigmoid(-V)),
          sigmoid(-V) + exp(U - softplus(-V)),
          "sigmoid underflows where exp overflows", _PYTENSOR, {U: 100.0, V: -101.0}),
+    Rule("acos over its sine", acos(U) / sqrt(1 - U**2), _acos_over_its_sine(U),
+         "0 / 0 at 1", _ABRAMOWITZ, {U: 1.0}),
     Rule("sin over sin of a multiple", sin(U) / sin(V), U / V * sinc(U) / sinc(V),
          "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
     Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V),
