@@ -718,6 +718,10 @@ def test_logarithms_times_what_vanishes_with_them() -> None:
             assert abs(got - value) < 1e-15
         for p, q in ((mp.nan, 0.5), (0, mp.nan), (0.5, -1), (-0.1, 0.5)):
             assert mp.isnan(exact(program, {"p": p, "q": q})[0])
+    # Its argument is 0 where the factor is, though it is written otherwise.
+    lost = x - (1 - x) / y
+    assert recognise((1 - x) * log(1 - lost)) == heads.xlog1py(1 - x, -lost)
+    assert not recognise((1 - x) * log(2 - x)).has(heads.xlogy, heads.xlog1py)
 
 
 def test_arguments_are_looked_at_where_they_are_large() -> None:

@@ -49,6 +49,7 @@ from sympy import (
 )
 
 from autofn import trees
+from autofn.compact import LIMIT
 from autofn.functions import (
     cbrt,
     expm1,
@@ -198,9 +199,24 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
         return varies(product, parameters)
     bases = [factor.as_base_exp() for factor in sympy.Mul.make_args(product)]
     return any(
-        power.is_positive and base.free_symbols and u.xreplace({base: S.Zero}) == 0
+        power.is_positive and base.free_symbols and _is_zero_where(base, u, parameters)
         for base, power in bases
     )
+
+
+def _is_zero_where(base: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
+    if u.xreplace({base: S.Zero}) == 0:
+        return True
+    for x in sorted(base.free_symbols - parameters, key=str):
+        line = sympy.Poly(base, x) if base.is_polynomial(x) else None
+        if line is None or line.degree() != 1 or trees.size(u) > LIMIT:
+            continue
+        slope, start = line.all_coeffs()
+        if not slope.is_number or not u.is_rational_function(x):
+            continue
+        if sympy.cancel(u.xreplace({x: -start / slope})) == 0:
+            return True
+    return False
 
 
 def _is_large(found: Bindings, parameters: frozenset[Symbol]) -> bool:
