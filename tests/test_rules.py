@@ -208,6 +208,8 @@ def test_a_softmax_of_several_neither_overflows_nor_cancels() -> None:
     rest = heads.logaddexp(y - x, z - x)
     assert recognise(x - log(total)) == -heads.softplus(rest)
     assert recognise(3 * y * (log(total) - x) + 1) == 3 * y * heads.softplus(rest) + 1
+    found = recognise(x - log(exp(x) + exp(y) + 1))
+    assert found == -heads.softplus(heads.logaddexp(-x, y - x))
     # Not of what may be negative.
     assert recognise(exp(x) / (exp(x) + exp(y) - exp(z))).has(sympy.exp)
 
@@ -343,6 +345,9 @@ def test_sums_of_fractions_are_one_without_what_cancels() -> None:
     decimal = 17.62 / (243.12 + x) - 17.62 * x / (243.12 + x) ** 2
     one = dict(candidates.FORMS)["over one denominator"](decimal, frozenset({x}))
     assert one == sympy.Float("4283.7744", 40) / (243.12 + x) ** 2
+    long = sympy.Float(0.39894228040143268)
+    one = dict(candidates.FORMS)["over one denominator"](long / x - 1 / (x + 1), frozenset({x}))
+    assert float(one.xreplace({x: sympy.S.One})) == 0.39894228040143268 - 0.5
     one = dict(candidates.FORMS)["over one denominator"](ROOTED_FRACTION, frozenset({x}))
     assert one == 3 / (GROWING * (x + GROWING) ** 2)
 

@@ -343,7 +343,7 @@ def _one_fraction(node: Add) -> Expr | None:
 
     Decimal fractions are what they look like: 2.51 is 251/100.
     """
-    decimal = {each: sympy.Rational(str(each)) for each in node.atoms(Float)}
+    decimal = {each: _fraction(each) for each in node.atoms(Float)}
     exact = node.xreplace(decimal)
     squares = {each: each.base for each in exact.atoms(sympy.Pow) if _is_root(each)}
     squares |= {each: each.args[0] ** 2 + each.args[1] for each in exact.atoms(heads.root_sum)}
@@ -365,6 +365,15 @@ def _one_fraction(node: Add) -> Expr | None:
         back = {exact: number for number, exact in decimal.items()}
         found = found.xreplace({each: back.get(each, Float(each, 40)) for each in numbers})
     return found.xreplace({root: next(iter(_root_itself(each) for each in squares), S.One)})
+
+
+def _fraction(number: Float) -> Expr:
+    """The shortest decimal fraction that is this number in float64; of more digits, all of them."""
+    return sympy.Rational(repr(float(number)) if number._prec <= FLOAT64 else number)
+
+
+FLOAT64 = 53
+"""Bits."""
 
 
 def _as_known(factor: Expr, known: list[Expr]) -> Expr:

@@ -282,9 +282,9 @@ def _log_of_share(node: Add) -> Expr | None:
     for term in node.args:
         for head in Mul.make_args(term):
             multiple = -term / head
-            if not isinstance(head, heads.logaddexp):
-                continue
             terms = _exponents(head)
+            if len(terms) == 1:
+                continue
             for k, u in enumerate(terms):
                 wanted = Add.make_args(sympy.expand_mul(multiple * u))
                 if u.free_symbols and all(each in node.args for each in wanted):
@@ -296,7 +296,9 @@ def _log_of_share(node: Add) -> Expr | None:
 
 
 def _exponents(node: Expr) -> list[Expr]:
-    """a, b, c of logaddexp(logaddexp(a, b), c)."""
+    """a, b, c of logaddexp(logaddexp(a, b), c); 0, a, b of softplus(logaddexp(a, b))."""
+    if isinstance(node, heads.softplus) and isinstance(node.args[0], heads.logaddexp):
+        return [S.Zero, *_exponents(node.args[0])]
     if not isinstance(node, heads.logaddexp):
         return [node]
     return [each for arg in node.args for each in _exponents(arg)]
