@@ -518,7 +518,7 @@ class _Search:
             other = None
             if pass_name != "double_backward":
                 plain = functools.partial(_lowered, inputs, self._fixed)
-                other = mended(derived, Candidates(results, plain, self._symbols).forms(), truth)
+                other = mended(derived, candidates.forms(plain), truth)
             found = fails_in_single(other or derived, truth)
             decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
             samples = self._in_16_bits(inputs, truth, reference)

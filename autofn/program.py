@@ -382,9 +382,9 @@ class _Lowering:
                 op = "sub" if term.is_negative else "add"
                 value = self._op(op, self._op("mul", at, value), self.value(abs(term)))
             return value
-        if isinstance(expr, decay) and not self._for_kernels:
-            return self.value(sympy.exp(-sympy.Abs(expr.args[0])))
         if isinstance(expr, decay):
+            if not self._for_kernels:
+                return self.value(sympy.exp(-sympy.Abs(expr.args[0])))
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
             factor, base = square
@@ -412,9 +412,8 @@ class _Lowering:
     def _sum(self, expr: Expr) -> int:
         terms = expr.as_ordered_terms()
         fixed = [term for term in terms if self._is_fixed(term)]
-        if len({term.could_extract_minus_sign() for term in fixed}) == 2 and len(fixed) < len(
-            terms
-        ):
+        signs = {term.could_extract_minus_sign() for term in fixed}
+        if len(signs) == 2 and len(fixed) < len(terms):
             # 1 - p of parameters is exact near 0, and has no digits left beside what is small.
             together = Dummy("fixed")
             self._seen[together] = self.value(Add(*fixed))

@@ -93,9 +93,9 @@ class Candidates:
         """The distinct programs, the one as derived first."""
         return [each for names, form in self._forms for each in self._of(names, form)]
 
-    def forms(self) -> Iterator[Program]:
-        """The program of each form, in plain arithmetic."""
-        return (self._lowered(form) for _, form in self._forms)
+    def forms(self, lowered: Callable[[list[Result]], Program]) -> Iterator[Program]:
+        """Each form as a program of another backend."""
+        return (lowered(form) for _, form in self._forms)
 
     def in_regimes(self) -> Iterator[list[Candidate]]:
         """Those with polynomials far out or about roots, which take time to find."""

@@ -16,7 +16,7 @@ from autofn.compact import LIMIT, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
 from autofn.rewrite.exponentials import exponents, in_exponential
-from autofn.rewrite.formats import EXACT
+from autofn.rewrite.formats import DOUBLE, EXACT
 from autofn.rewrite.heads import choose, decay, inverse
 from autofn.rewrite.near_root import function_of
 from autofn.rewrite.near_zero import T
@@ -369,11 +369,7 @@ def _one_fraction(node: Add) -> Expr | None:
 
 def _fraction(number: Float) -> Expr:
     """The shortest decimal fraction that is this number in float64; of more digits, all of them."""
-    return sympy.Rational(repr(float(number)) if number._prec <= FLOAT64 else number)
-
-
-FLOAT64 = 53
-"""Bits."""
+    return sympy.Rational(repr(float(number)) if number._prec <= DOUBLE.bits else number)
 
 
 def _as_known(factor: Expr, known: list[Expr]) -> Expr:
