@@ -870,6 +870,15 @@ _TABLE += [
     Op("sin_of_sum", "", "autofn::sin<kWay>({0}, {1})", 17, 1.0, lambda a, b: precise.sin(a + b)),
     Op("cos_of_sum", "", "autofn::cos<kWay>({0}, {1})", 17, 1.0, lambda a, b: precise.cos(a + b)),
     Op(
+        "spherical_bessel_of_sum",
+        "",
+        "spherical_bessel<{n}, kWay>({0}, {1})",
+        41,
+        4.0,
+        lambda a, b, n: _spherical_bessel_exact(a + b, n),
+    ),
+    Op("sinc_of_sum", "", "sinc<kWay>({0}, {1})", 27, 2.0, lambda a, b: precise.sinc(a + b)),
+    Op(
         "times_lower",
         "",
         "times_lower<kWay>({0}, {1})",
@@ -1010,7 +1019,9 @@ def quick_ulp(op: str, factor: Any) -> float:
 QUICK_DOUBLE = 2.0**-34
 """The bound on the relative error of quick functions in double: see `in_double.h`."""
 
-WAVES = frozenset("sin cos sin_of_sum cos_of_sum sinc spherical_bessel".split())
+WAVES = frozenset(
+    f"{op}{parts}" for op in ("sin", "cos", "sinc", "spherical_bessel") for parts in ("", "_of_sum")
+)
 """What is NaN in double, too, where it is tried as if no argument were large, or done quickly."""
 
 ONE_QUICK_WAY: Mapping[str, bool] = {
@@ -1408,9 +1419,10 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T xlog1py(T v, T u) {
   const bool zero = (v == T(0)) & (u >= T(-1));
   return zero ? v : v * autofn::log1p<kWay>(u);
 }""",
-    "sinc": """// sin(x) / x, 1 at 0 and 0 at infinity.
-template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+    "sinc": """// sin(x) / x, 1 at 0 and 0 at infinity. A second argument is what x lost
+// in rounding.
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sinc(T x, R... rest) {
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x, rest...);
   return x == T(0) ? T(1) : y / x;
 }""",
     "bessel_series": """// The power series of j_N in z = x**2, a factor left out, from term K on.
@@ -1423,13 +1435,15 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
   }
 }""",
     "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch.
-template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
+// Both are computed, so that loops over it have no branch. A second argument is
+// what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel(T x, R... rest) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x))) * inverse;
+  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
+  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;

@@ -20,7 +20,7 @@ from sympy.logic.boolalg import BooleanFunction
 from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
-from autofn.ops import BY_CLASS, OPS
+from autofn.ops import BY_CLASS, OPS, WAVES
 from autofn.rewrite.heads import choose, decay, inverse, offset, polynomial
 
 ELEMENT = "element"
@@ -74,6 +74,10 @@ class Node:
     number: bool = False
 
 
+SHARED = 12.0
+"""What sin, cos and sinc of the same argument have in common: all but the choice of polynomial."""
+
+
 def _cost(node: Node) -> float:
     if node.op == "polynomial":
         return max(1, len(node.args) - 2 - (node.n or 0))
@@ -119,7 +123,9 @@ class Program:
     @property
     def cost(self) -> float:
         factor, summand = OVERHEAD[self.arithmetic]
-        return factor * sum(_cost(node) for node in self.nodes) + summand
+        waves = [node.args for node in self.nodes if node.op in WAVES]
+        saved = SHARED * (len(waves) - len(set(waves)))
+        return factor * (sum(_cost(node) for node in self.nodes) - saved) + summand
 
     def used(self) -> frozenset[str]:
         """Names of the inputs that the outputs depend on."""

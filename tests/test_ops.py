@@ -30,6 +30,7 @@ PARAMETRISED = {
     "powi": (1, 2, 3, 5, 12),
     "polygamma": (1, 2, 3),
     "spherical_bessel": (1, 2, 3),
+    "spherical_bessel_of_sum": (1, 2, 3),
     "phi": (1, 2, 3),
     "polynomial": (0,),
 }

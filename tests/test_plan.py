@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mpmath import mp
-from sympy import Max, exp, sin, tanh
+from sympy import Max, exp, log, sin, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
@@ -168,6 +168,20 @@ def test_what_is_nearly_constant_is_not_clamped_where_the_rest_cancels() -> None
         for program in (variant.vjp, variant.kernels["backward"]):
             (value,) = exact(program, {"x": -100.0})
             assert abs(value / truth - 1) < 1e-15
+
+
+def test_gradients_that_are_clamped_differently_share_exponentials() -> None:
+    """A gradient that is constant far out is of a clamped tensor; the other one is not."""
+
+    @formula
+    def weighted(x, t):
+        return t * (1 / (1 + exp(-x))) ** 2 * log(1 + exp(x)) + (1 - t) * log(1 + exp(-x))
+
+    (variant,) = made(weighted.definition).variants
+    program = variant.kernels["backward"]
+    assert any(node.op == "clamp" for node in program.nodes)
+    softplus = [node for node in program.nodes if node.op == "softplus"]
+    assert all(program.nodes[arg].op in ("input", "neg") for node in softplus for arg in node.args)
 
 
 def test_a_zero_branch_hides_what_it_is_multiplied_with() -> None:

@@ -18,6 +18,7 @@ NAMES = sorted(
     and not p.stem.startswith(("times_", "rounded"))
 )
 BINARY = {"pow", "atan2"}
+WAVES = ("sin_near", "cos_near")
 FLAGS = "-std=c++17 -O2 -fopenmp-simd -fno-math-errno -fno-trapping-math -ffp-contract=off".split()
 NVCC = "-std=c++17 -arch=sm_90 -Xptxas -v -Werror all-warnings".split()
 SPECIAL = [0.0, 1e-45, 2.0**-126, 0.5, 1.0, 2.0, 3.0, 89.0, 104.0, 2.0**24, 3.4028235e38, np.inf]
@@ -83,6 +84,10 @@ extern "C" void run_{name}(const float* x, const float* w, float* y, double* z, 
     for (int i = 0; i < n; ++i) z[i] = autofn::{name}({double});
 }}
 """
+    for name in WAVES:
+        source += f"""
+extern "C" double one_{name}(double x, double rest) {{ return autofn::{name}(x, rest); }}
+"""
     (folder / "all.cpp").write_text(source)
     library = folder / "all.so"
     command = ["g++", *FLAGS, "-march=native", "-shared", "-fPIC", f"-I{TEXTS}"]
@@ -91,7 +96,14 @@ extern "C" void run_{name}(const float* x, const float* w, float* y, double* z, 
     assert made.returncode == 0, made.stderr
     loaded = ctypes.CDLL(str(library))
 
+    for name in WAVES:
+        getattr(loaded, f"one_{name}").restype = ctypes.c_double
+
     def run(name, x, w):
+        if name in WAVES and x.dtype == np.float64:
+            function = getattr(loaded, f"one_{name}")
+            pairs = zip(x.tolist(), w.tolist(), strict=True)
+            return [function(ctypes.c_double(a), ctypes.c_double(b)) for a, b in pairs]
         y, z = np.empty_like(x), np.empty(x.size)
         pointers = [ctypes.c_void_p(a.ctypes.data) for a in (x, w, y, z)]
         getattr(loaded, f"run_{name}")(*pointers, ctypes.c_int(x.size))
@@ -150,6 +162,30 @@ def test_error(name, values):
     worst = int(np.argmax(wrong))
     at = float(x[worst]), float(w[worst])
     assert wrong[worst] <= bound(name), (name, at, float(y[worst]), float(z[worst]))
+
+
+@pytest.mark.parametrize("name", WAVES)
+def test_near_sines_in_double(name, values):
+    """Any size up to 2^17, next to multiples of pi / 2 too, with what an argument lost."""
+    rng = np.random.default_rng(0)
+    x = np.concatenate(
+        [
+            rng.uniform(-4, 4, 1000),
+            rng.uniform(-(2.0**17), 2.0**17, 1000),
+            2.0 ** rng.uniform(-1000, 17, 500),
+            rng.integers(-83000, 83000, 1500) * (np.pi / 2),
+        ]
+    )
+    rest = x * rng.uniform(-1, 1, x.size) * 2.0**-54
+    function = getattr(mpmath, name.removesuffix("_near"))
+    said = re.search(r"double likewise, at most ([\d.]+) ULP", (TEXTS / f"{name}.h").read_text())
+    for given in (np.zeros_like(x), rest):
+        for a, b, got in zip(x.tolist(), given.tolist(), values(name, x, given), strict=True):
+            with mpmath.workprec(1200):
+                truth = function(mpmath.mpf(a) + mpmath.mpf(b))
+                unit = mpmath.mpf(2) ** (mpmath.mag(truth) - 53)
+                # The last digit of what was lost may be lost again.
+                assert abs(got - truth) <= float(said[1]) * unit + abs(b) * 2.0**-52, (a, b)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in BINARY])

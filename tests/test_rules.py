@@ -97,7 +97,7 @@ EVEN = {
     "root - its value at 0", "u times its sign", "1 over cosh**2", "sin over its argument", "sinc",
     "root of a square and a constant", "cosh times sech**2", "sech", "sec", "1 + sinh**2",
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",
-    "root - what its square has",
+    "root - what its square has", "derivative of sin**2 over its argument",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 
@@ -318,6 +318,7 @@ EXPRESSIONS = [
     ROOTED_FRACTION,
     heads.sigmoid(x) - y * heads.sigmoid(-x),
     1 + y**2 * (heads.phi(1, x * y) - heads.phi(2, x * y)),
+    sympy.sin(2 * x) + y * sympy.cos(x),
 ]
 FORMS = [name for name, _ in candidates.FORMS]
 

@@ -20,6 +20,8 @@ MAGNIFYING = {
     "sech2": 0,
     "sin": 0,
     "cos": 0,
+    "sinc": 0,
+    "spherical_bessel": 0,
     "times_exp": 1,
     "times_lower": 1,
     "times_sigmoid": 1,
@@ -35,10 +37,6 @@ MAGNIFYING = {
     "times_normcdf": 1,
 }
 """Functions with a variant `_of_sum`, and which of their arguments is in two parts there."""
-
-
-WHOLE = ("sinc", "spherical_bessel")
-"""Functions that take their argument whole, and share sin and cos of it with others."""
 
 
 def compensated(program: Program, *, sums: bool = False) -> Program:
@@ -62,12 +60,9 @@ class _Compensation:
 
     def run(self, sums: bool) -> Program:
         new: list[int] = []
-        plain = {arg for n in self._program.nodes if n.op in WHOLE for arg in n.args}
         for node in self._program.nodes:
             args = tuple(new[arg] for arg in node.args)
             position = MAGNIFYING.get(node.op)
-            if position is not None and node.args[position] in plain:
-                position = None
             rest = None if position is None else self._rest(args[position])
             if rest is None:
                 new.append(self._add(node.op, args, node.n, node))
@@ -75,7 +70,7 @@ class _Compensation:
                 if node.op == "decay":
                     # exp(-|u|) of what is left of -|u|.
                     rest = self._add("neg", (rest,))
-                new.append(self._add(f"{node.op}_of_sum", (*args, rest)))
+                new.append(self._add(f"{node.op}_of_sum", (*args, rest), node.n))
         kept = self._restored if sums else lambda index: index
         outputs = tuple(
             Output(o.name, None if o.node is None else kept(new[o.node]), o.like, o.direction)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Add, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
+from sympy import Abs, Add, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -234,6 +234,24 @@ def _number(expr: Expr) -> Expr | None:
 
 def with_sines_far(expr: Expr) -> Expr:
     """The expression, and sines of u in place of Bessel functions of u where |u| is over 1."""
+    if (written := _in_sines(expr)) is None:
+        return expr
+    found, u = written
+    return Piecewise((found, Abs(u) > 1), (expr, S.true), evaluate=False)
+
+
+def with_sines(expr: Expr) -> Expr:
+    """Sines of u in place of Bessel functions of u everywhere but at 0."""
+    if (written := _in_sines(expr)) is None:
+        return expr
+    found, u = written
+    at_zero = {sympy.sin(u): S.Zero, sympy.cos(u): S.One, heads.sinc(u): S.One}
+    at_zero |= {node: S.Zero for node in expr.atoms(heads.spherical_bessel)}
+    return Piecewise((expr.xreplace(at_zero), Eq(u, 0)), (found, S.true), evaluate=False)
+
+
+def _in_sines(expr: Expr) -> tuple[Expr, Expr] | None:
+    """The expression in sines of u alone, and that u; None where it has no Bessel functions."""
     arguments = {
         node.args[-1]
         for node in trees.nodes(expr)
@@ -241,9 +259,18 @@ def with_sines_far(expr: Expr) -> Expr:
     }
     found = in_sines(expr)
     if len(arguments) != 1 or found is None or found == expr:
-        return expr
-    (u,) = arguments
-    return Piecewise((found, Abs(u) > 1), (expr, S.true), evaluate=False)
+        return None
+    return found, arguments.pop()
+
+
+def with_sines_of_half(expr: Expr) -> Expr:
+    """sin(2*u) by sin(u) and cos(u), which are often there, and computed together."""
+    found = {
+        node: 2 * sympy.sin(node.args[0] / 2) * sympy.cos(node.args[0] / 2)
+        for node in expr.atoms(sympy.sin)
+        if node.args[0].as_coeff_Mul()[0].is_even
+    }
+    return expr.xreplace(found)
 
 
 # --- exponential integrators ------------------------------------------------------------------

@@ -92,7 +92,7 @@ class Finite:
                 if sum(self._failures(lowered(parts), name, finite=finite)) < failures:
                     kept = parts
             results = kept
-        return results
+        return _shared(results)
 
     def _in_parts(
         self,
@@ -251,6 +251,47 @@ def _clamped(
         each.changed(functools.partial(clamped, x=x, low=low, high=high, within=within))
         for each, (low, high) in zip(results, sides, strict=True)
     ]
+
+
+def _shared(results: list[Result]) -> list[Result]:
+    """The results, where functions of a clamped tensor are those of the tensor, clamped after, if
+    others are of the tensor as it is: they share its exponential.
+    """
+    found = {
+        node
+        for each in results
+        if each.expr is not None
+        for node in trees.nodes(each.expr)
+        if isinstance(node, heads.softplus | heads.sigmoid)
+    }
+    after: dict[Expr, Expr] = {}
+    for node in found:
+        for sign in (1, -1):
+            u = sign * node.args[0]
+            if isinstance(u, heads.clamp) and all(abs(bound) >= NEAR[-1] for bound in u.args[1:]):
+                x, low, high = u.args
+                if {heads.softplus(x), heads.softplus(-x)} & found:
+                    after[node] = _clamped_after(node.func(sign * x), high if sign > 0 else -low)
+    # An exponential of a softplus is as constant as that of the clamped one.
+    both = {node.args[0]: node for node in after.values() if isinstance(node, heads.clamp)}
+    exponents = {
+        node: node.func(*node.args[:-1], trees.replaced(node.args[-1], both))
+        for each in results
+        if each.expr is not None
+        for node in trees.nodes(each.expr)
+        if isinstance(node, sympy.exp | heads.times_exp) and not node.has(heads.clamp)
+    }
+    return [
+        each.changed(lambda expr: trees.replaced(trees.replaced(expr, exponents), after))
+        for each in results
+    ]
+
+
+def _clamped_after(node: Expr, most: Expr) -> Expr:
+    """A sigmoid is constant where its argument is clamped, softplus is its argument there."""
+    if isinstance(node, heads.sigmoid) or most == oo:
+        return node
+    return heads.clamp(node, -oo, most)
 
 
 def _merged(expr: Expr) -> Expr:

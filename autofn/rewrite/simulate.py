@@ -18,7 +18,14 @@ from gmpy2 import mpfr
 from mpmath import mp
 
 from autofn import precise
-from autofn.ops import DOUBLE_DOUBLE_BOUND, OPS, QUICK_DOUBLE, quick_double, quick_ulp
+from autofn.ops import (
+    DOUBLE_DOUBLE_BOUND,
+    OPS,
+    QUICK_DOUBLE,
+    WAVES,
+    quick_double,
+    quick_ulp,
+)
 from autofn.program import Node, Program
 from autofn.rewrite import machine
 from autofn.rewrite.formats import DOUBLE, DOUBLE_DOUBLE, EXACT, SINGLE, Format, arithmetic, near
@@ -33,9 +40,7 @@ STEPWISE = frozenset({"powi", "polynomial", "fma", "sum_rest", "product_rest"})
 
 PAST = {SINGLE: 200, DOUBLE: 1500, DOUBLE_DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
-    op
-    for op in OPS
-    if op.endswith("_of_sum") and op not in ("sin_of_sum", "cos_of_sum", "softplus_of_sum")
+    op for op in OPS if op.endswith("_of_sum") and op not in WAVES | {"softplus_of_sum"}
 )
 
 
@@ -242,7 +247,8 @@ def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
     NaN for what has overflowed."""
     far = PAST[form]
     if (op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
-        op == "softplus_of_sum" and args[-2] < -far
+        (op == "softplus_of_sum" and args[-2] < -far)
+        or (op in ("sinc_of_sum", "spherical_bessel_of_sum") and not precise.is_finite(args[-2]))
     ):
         return [*args[:-1], mpfr(0)]
     return args

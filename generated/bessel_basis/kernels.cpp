@@ -7,16 +7,6 @@
 
 namespace autofn_bessel_basis {
 
-// See kernels_double_double.cpp.
-void bessel_basis_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform);
-
-// See kernels_double_double.cpp.
-void bessel_basis_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform);
-
 template <typename T>
 void bessel_basis_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
@@ -117,6 +107,64 @@ void bessel_basis_backward_block(
   }
 }
 
+template <typename T>
+void bessel_basis_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* d_n = inputs[2];
+  const T* x = inputs[3];
+  const T* n_ = inputs[4];
+  const T cutoff = T(numbers[0]);
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  T* grad_n = outputs[2];
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_n_one = d_n[0];
+    const T n_one = n_[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_n_one, x[i], n_one,
+            cutoff, grad_grad[i], grad_x[i], grad_n[i]);
+        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        bessel_basis_double_backward(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff, grad_grad[i],
+            grad_x[i], grad_n[i]);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_n[i], x[i], n_[i],
+          cutoff, grad_grad[i], grad_x[i], grad_n[i]);
+      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      bessel_basis_double_backward(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff, grad_grad[i],
+          grad_x[i], grad_n[i]);
+    }
+  }
+}
+
 }  // namespace autofn_bessel_basis
 
 namespace autofn {
@@ -125,9 +173,11 @@ using namespace autofn_bessel_basis;
 
 const Blocks kBlocks[] = {
     {bessel_basis_forward_block<float>, bessel_basis_forward_block<float>,
-        bessel_basis_forward_block_double_double},
+        bessel_basis_forward_block<double>},
     {bessel_basis_backward_block<float>, bessel_basis_backward_block<float>,
-        bessel_basis_backward_block_double_double},
+        bessel_basis_backward_block<double>},
+    {bessel_basis_double_backward_block<float>, bessel_basis_double_backward_block<float>,
+        bessel_basis_double_backward_block<double>},
 };
 
 }  // namespace autofn

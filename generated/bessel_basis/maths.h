@@ -18,9 +18,26 @@ namespace autofn_bessel_basis {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
-// sin(x) / x, 1 at 0 and 0 at infinity.
-template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
+// What a constant, high + low, loses when it is rounded to T.
+template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
+  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
+}
+
+// sin(x) / x, 1 at 0 and 0 at infinity. A second argument is what x lost
+// in rounding.
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sinc(T x, R... rest) {
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x, rest...);
   return x == T(0) ? T(1) : y / x;
 }
 
@@ -35,13 +52,15 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 }
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch.
-template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
+// Both are computed, so that loops over it have no branch. A second argument is
+// what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel(T x, R... rest) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x))) * inverse;
+  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
+  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -50,18 +69,23 @@ template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x)
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
-// float64's, of double-double numbers: terms cancel, or are magnified.
-template <typename T> AUTOFN_FN double bessel_basis_forward_double_double(T x, T n, T cutoff) {
-  const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793, 1.2246467991473532e-16) * v0 * n;
-  const T v2 = v1 * (T(1.4142135623730951, -9.667293313452913e-17) * sqrt(v0));
-  return autofn::rounded(v2 * autofn::sinc_dd(v1 * x));
-}
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
   if constexpr (sizeof(T) == sizeof(double)) {
-    return bessel_basis_forward_double_double<autofn::DoubleDouble>(x, n, cutoff);
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = T(1) / cutoff;
+    const T v1 = T(3.141592653589793) * v0;
+    const T v2 = v1 * n;
+    const T v4 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
+    const T v3 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
+    const T v5 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
+    const T v6 = std::fma(v0, v5, std::fma(T(3.141592653589793), v3, v4));
+    const T v7 = std::fma(n, v6, std::fma(v1, n, -(v1 * n)));
+    const T v8 = sinc<kWay>(v2 * x, std::fma(x, v7, std::fma(v2, x, -(v2 * x))));
+    return v2 * (T(1.4142135623730951) * std::sqrt(v0)) * v8;
   } else {
     const T v0 = T(1) / cutoff;
     const T v1 = T(3.141592653589793) * v0 * n;
@@ -69,45 +93,79 @@ AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
   }
 }
 
-// float64's, of double-double numbers: terms cancel, or are magnified.
-template <typename T>
-AUTOFN_FN void bessel_basis_backward_double_double(
-    T grad, T x, T n, T cutoff, double& grad_x, double& grad_n) {
-  const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793, 1.2246467991473532e-16) * v0;
-  const T v2 = v1 * n * x;
-  const T v3 = autofn::spherical_bessel_dd<1>(v2);
-  const T v4 = T(1.4142135623730951, -9.667293313452913e-17) * sqrt(v0) * grad;
-  const T v5 = v4 * (T(9.869604401089358, 6.265295508739711e-16) * v3);
-  grad_x = autofn::rounded(-v5 * autofn::power<2>(n) / autofn::power<2>(cutoff));
-  grad_n = autofn::rounded(v1 * v4 * (autofn::sinc_dd(v2) - v2 * v3));
-}
-
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
   const T v0 = T(1) / cutoff;
   const T v1 = T(3.141592653589793) * v0;
-  const T v2 = v1 * n * x;
-  const T v3 = spherical_bessel<1, kWay>(v2);
-  const T v4 = T(1.4142135623730951) * std::sqrt(v0) * grad;
-  grad_x = -v4 * (T(9.869604401089358) * v3) * square(n) * square(v0);
-  grad_n = v1 * v4 * (sinc<kWay>(v2) - v2 * v3);
+  const T v2 = v1 * n;
+  const T v3 = v2 * x;
+  const T v5 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
+  const T v4 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
+  const T v6 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
+  const T v7 = std::fma(v0, v6, std::fma(T(3.141592653589793), v4, v5));
+  const T v8 = std::fma(n, v7, std::fma(v1, n, -(v1 * n)));
+  const T v9 = std::fma(x, v8, std::fma(v2, x, -(v2 * x)));
+  const T v10 = spherical_bessel<1, kWay>(v3, v9);
+  const T v11 = T(1.4142135623730951) * std::sqrt(v0) * grad;
+  grad_x = -v11 * (T(9.869604401089358) * v10) * square(n) * square(v0);
+  grad_n = v1 * v11 * (sinc<kWay>(v3, v9) - v3 * v10);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    bessel_basis_backward_double_double<autofn::DoubleDouble>(grad, x, n, cutoff, grad_x, grad_n);
-  } else {
-    double grad_x_, grad_n_;
-    scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
-        grad_x_, grad_n_);
-    grad_x = T(grad_x_);
-    grad_n = T(grad_n_);
-  }
+  double grad_x_, grad_n_;
+  scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
+      grad_x_, grad_n_);
+  grad_x = T(grad_x_);
+  grad_n = T(grad_n_);
+}
+
+namespace scalar {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void bessel_basis_double_backward(
+    T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
+  const T v0 = T(1) / cutoff;
+  const T v1 = T(3.141592653589793) * v0;
+  const T v2 = v1 * n;
+  const T v3 = v2 * x;
+  const T v5 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
+  const T v4 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
+  const T v6 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
+  const T v7 = std::fma(v0, v6, std::fma(T(3.141592653589793), v4, v5));
+  const T v8 = std::fma(n, v7, std::fma(v1, n, -(v1 * n)));
+  const T v9 = std::fma(x, v8, std::fma(v2, x, -(v2 * x)));
+  const T v10 = spherical_bessel<1, kWay>(v3, v9);
+  const T v11 = T(9.869604401089358) * square(v0);
+  const T v12 = T(1.4142135623730951) * std::sqrt(v0);
+  const T v13 = v12 * d_x;
+  const T v14 = v11 * v13;
+  const T v15 = sinc<kWay>(v3, v9);
+  const T v16 = v12 * d_n;
+  const T v17 = T(0.6666666666666666) * spherical_bessel<2, kWay>(v3, v9);
+  const T v18 = T(0.3333333333333333) * v15 - v17;
+  const T v19 = v3 * v18 + T(2) * v10;
+  const T v20 = n * (v19 * grad);
+  const T v21 = v11 * v16;
+  const T v22 = -grad * (v13 * (T(31.00627668029982) * v18 * powi<3>(v0))) * powi<3>(n);
+  grad_grad = along(d_x, -v10 * v14 * square(n)) + along(d_n, v1 * v16 * (v15 - v3 * v10));
+  grad_x = along(d_x, v22) + along(d_n, -v20 * v21);
+  grad_n = along(d_x, -v14 * v20) + along(d_n, -x * (grad * (v19 * v21)));
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void bessel_basis_double_backward(
+    T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
+  double grad_grad_, grad_x_, grad_n_;
+  scalar::bessel_basis_double_backward<double, autofn::in_double<T, true>(kWay)>(grad, d_x, d_n, x,
+      n, cutoff, grad_grad_, grad_x_, grad_n_);
+  grad_grad = T(grad_grad_);
+  grad_x = T(grad_x_);
+  grad_n = T(grad_n_);
 }
 
 }  // namespace autofn_bessel_basis

@@ -80,6 +80,19 @@ def backward_leaf(needs, grads, saved, values, likes):
 
 def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    given = _t.given(directions, tensors[0])
+    d_x, d_n = given
+    grad, x, n = tensors
+    cutoff, = values
+    if ops := _t.ops(grad, d_x, d_n, x, n):
+        found = ops.double_backward(
+            grad, d_x, d_n, x, n, cutoff, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 

@@ -20,7 +20,10 @@ const Kernel kKernels[] = {
     {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
      3, 1, 2, Takes::likes, {kTensor, kTensor, -1, kTensor, -1}},
+    {"double_backward(Tensor grad, Tensor d_x, Tensor d_n, Tensor x, Tensor n_, float cutoff, "
+     "int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
+     5, 1, 3, Takes::likes, {kTensor, kTensor, -1, kTensor, -1, kTensor, kTensor, -1}},
 };
-const int kKernelCount = 2;
+const int kKernelCount = 3;
 
 }  // namespace autofn

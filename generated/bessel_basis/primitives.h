@@ -249,10 +249,9 @@ AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, 
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
 AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
-  // t counts one quarter turn more: cos(x) = sin(x + pi / 2). Odd t: the other polynomial; the
-  // second bit: the sign.
-  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.800002p+23f);
-  const float n = t - 0x1.800002p+23f;
+  // As sin_near, which compilers compute together with this.
+  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
+  const float n = t - 0x1.8p+23f;
   // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
   const float h = std::fma(n, -0x1.921fb6p+0f, x);
   const float m = std::fma(n, 0x1.777a5cp-25f, rest);
@@ -270,14 +269,41 @@ AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
   c = std::fma(c, z, 0x1.555554p-5f);
   c = std::fma(c, z, -0.5f);
   c = 1.0f + std::fma(c, z, -(r * l));
-  const float p = (bits(t) & 1) != 0 ? c : s;
-  return from_bits(bits(p) ^ ((bits(t) & 2) << 30));
+  // A quarter turn more: cos(x) = sin(x + pi / 2).
+  const std::uint32_t quarters = bits(t) + 1;
+  const float p = (quarters & 1) != 0 ? c : s;
+  return from_bits(bits(p) ^ ((quarters & 2) << 30));
 }
 
-AUTOFN_FN double cos_near(double x) { return std::cos(x); }
-
-AUTOFN_FN double cos_near(double x, double rest) {
-  return std::fma(std::sin(x), -rest, std::cos(x));
+// In double likewise, at most 1.2 ULP.
+AUTOFN_FN double cos_near(double x, double rest = -0.0) {
+  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
+  const double n = t - 0x1.8p+52;
+  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
+  const double m = std::fma(n, -0x1.1a62633145c07p-54, rest);
+  const double r = h + m;
+  const double l =
+    (m - (r - h)) +
+    (std::fma(n, 0x1.f1976b7ed8fbcp-110, std::fma(n, -0x1.1a62633145c07p-54, -m)) + rest);
+  const double z = r * r;
+  double s = 0x1.5e0af186af739p-33;
+  s = std::fma(s, z, -0x1.ae600a926c89ap-26);
+  s = std::fma(s, z, 0x1.71de37961e4c6p-19);
+  s = std::fma(s, z, -0x1.a01a019e8357dp-13);
+  s = std::fma(s, z, 0x1.1111111110bb1p-7);
+  s = std::fma(s, z, -0x1.5555555555555p-3);
+  s = std::fma(s * z, r, l) + r;
+  double c = -0x1.907d7aebd5e3dp-37;
+  c = std::fma(c, z, 0x1.1eeb68b109173p-29);
+  c = std::fma(c, z, -0x1.27e4fa17a41b4p-22);
+  c = std::fma(c, z, 0x1.a01a019f4e867p-16);
+  c = std::fma(c, z, -0x1.6c16c16c16966p-10);
+  c = std::fma(c, z, 0x1.5555555555555p-5);
+  c = std::fma(c, z, -0.5);
+  c = 1.0 + std::fma(c, z, -(r * l));
+  const std::uint64_t quarters = bits(t) + 1;
+  const double p = (quarters & 1) != 0 ? c : s;
+  return from_bits(bits(p) ^ ((quarters & 2) << 62));
 }
 
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
@@ -377,114 +403,6 @@ template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
   }
 }
 
-// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
-// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
-// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
-struct DoubleDouble {
-  double high, low;
-  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
-  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
-};
-
-// a + b, for a much larger a.
-AUTOFN_FN DoubleDouble joined(double a, double b) {
-  const bool finite = std::fabs(a) < INFINITY;
-  const double rest = finite ? b : 0.0;
-  const double sum = a + rest, low = rest - (sum - a);
-  return {sum, finite ? low : 0.0};
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
-
-AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
-  const double sum = a.high + b.high, t = sum - a.high;
-  const double rest = (a.high - (sum - t)) + (b.high - t);
-  return joined(sum, rest + (a.low + b.low));
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
-
-AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
-  const double product = a.high * b.high;
-  double rest = std::fma(a.high, b.high, -product);
-  rest = std::fma(a.high, b.low, rest);
-  return joined(product, std::fma(a.low, b.high, rest));
-}
-
-AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
-
-AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
-  const double q = a.high / b.high;
-  double rest = std::fma(-q, b.high, a.high);
-  rest += std::fma(-q, b.low, a.low);
-  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
-}
-
-AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
-  const double root = std::sqrt(a.high);
-  const double rest = std::fma(-root, root, a.high) + a.low;
-  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
-}
-
-// a 2^n, given 2^n.
-AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
-  return {a.high * power, a.low * power};
-}
-
-AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
-}
-AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
-}
-AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
-AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
-AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
-  return (a.high == b.high) & (a.low == b.low);
-}
-AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
-
-AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
-  return {condition ? a.high : b.high, condition ? a.low : b.low};
-}
-
-AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
-
-// With the sign of b, as a has none.
-AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
-  return times_power(a, std::copysign(1.0, b.high));
-}
-
-// NaN if either is NaN, as maximum and minimum.
-AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
-  return choose((a > b) | (a.high != a.high), a, b);
-}
-AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
-  return choose((a < b) | (a.high != a.high), a, b);
-}
-
-AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
-  return choose(x > high, high, choose(x < low, smaller(low, high), x));
-}
-
-AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
-  const double whole = std::floor(a.high);
-  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
-}
-
-// a**N, N > 0, by squaring.
-template <int N> AUTOFN_FN DoubleDouble power(DoubleDouble a) {
-  if constexpr (N == 1) {
-    return a;
-  } else {
-    const DoubleDouble half = power<N / 2>(a);
-    if constexpr (N % 2) return half * half * a;
-    return half * half;
-  }
-}
-
-AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
-
 // sin(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
@@ -513,10 +431,34 @@ AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
   return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 }
 
-AUTOFN_FN double sin_near(double x) { return std::sin(x); }
-
-AUTOFN_FN double sin_near(double x, double rest) {
-  return std::fma(std::cos(x), rest, std::sin(x));
+// In double likewise, at most 1.2 ULP.
+AUTOFN_FN double sin_near(double x, double rest = -0.0) {
+  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
+  const double n = t - 0x1.8p+52;
+  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
+  const double m = std::fma(n, -0x1.1a62633145c07p-54, rest);
+  const double r = h + m;
+  const double l =
+    (m - (r - h)) +
+    (std::fma(n, 0x1.f1976b7ed8fbcp-110, std::fma(n, -0x1.1a62633145c07p-54, -m)) + rest);
+  const double z = r * r;
+  double s = 0x1.5e0af186af739p-33;
+  s = std::fma(s, z, -0x1.ae600a926c89ap-26);
+  s = std::fma(s, z, 0x1.71de37961e4c6p-19);
+  s = std::fma(s, z, -0x1.a01a019e8357dp-13);
+  s = std::fma(s, z, 0x1.1111111110bb1p-7);
+  s = std::fma(s, z, -0x1.5555555555555p-3);
+  s = std::fma(s * z, r, l) + r;
+  double c = -0x1.907d7aebd5e3dp-37;
+  c = std::fma(c, z, 0x1.1eeb68b109173p-29);
+  c = std::fma(c, z, -0x1.27e4fa17a41b4p-22);
+  c = std::fma(c, z, 0x1.a01a019f4e867p-16);
+  c = std::fma(c, z, -0x1.6c16c16c16966p-10);
+  c = std::fma(c, z, 0x1.5555555555555p-5);
+  c = std::fma(c, z, -0.5);
+  c = 1.0 + std::fma(c, z, -(r * l));
+  const double p = (bits(t) & 1) != 0 ? c : s;
+  return x == 0.0 ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 62));
 }
 
 // sin(x), whatever the size of x: sin_near, and above 2^17 a reduction in double, most of the
@@ -571,127 +513,6 @@ template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
   } else {
     return autofn::sin(x, rest);
   }
-}
-
-// sin and cos of double-double numbers, to about 2^-75 up to 2^30, beyond that to double's digits.
-struct SineAndCosine {
-  DoubleDouble sine, less;  // less: cos - 1
-};
-
-template <int N> AUTOFN_FN SineAndCosine sine_doubled(SineAndCosine of) {
-  if constexpr (N == 0) {
-    return of;
-  } else {
-    const DoubleDouble twice = of.sine * 2.0;
-    return sine_doubled<N - 1>({twice + twice * of.less, -(of.sine * twice)});
-  }
-}
-
-// For |r| <= pi / 4, by way of r / 8.
-AUTOFN_FN SineAndCosine sine_of_rest(DoubleDouble r) {
-  const DoubleDouble x = times_power(r, 0.125), z = x * x;
-  double q = 0x1.6124613a86d09p-33;
-  q = std::fma(q, z.high, -0x1.ae64567f544e4p-26);
-  q = std::fma(q, z.high, 0x1.71de3a556c734p-19);
-  q = std::fma(q, z.high, -0x1.a01a01a01a01ap-13);
-  DoubleDouble s = DoubleDouble(0x1.1111111111111p-7, 0x1.1111111111111p-63) + z.high * q;
-  s = DoubleDouble(-0x1.5555555555555p-3, -0x1.5555555555555p-57) + z * s;
-  s = x + x * (z * s);
-  double p = -0x1.93974a8c07c9dp-37;
-  p = std::fma(p, z.high, 0x1.1eed8eff8d898p-29);
-  p = std::fma(p, z.high, -0x1.27e4fb7789f5cp-22);
-  p = std::fma(p, z.high, 0x1.a01a01a01a01ap-16);
-  DoubleDouble c = DoubleDouble(-0x1.6c16c16c16c17p-10, 0x1.f49f49f49f49fp-65) + z.high * p;
-  c = DoubleDouble(0x1.5555555555555p-5, 0x1.5555555555555p-59) + z * c;
-  c = z * (z * c - 0.5);
-  return sine_doubled<3>({s, c});
-}
-
-// Of x up to 2^30, n pi / 2 = x - r.
-AUTOFN_FN SineAndCosine sine_and_cosine_dd(DoubleDouble x) {
-  const double t = std::fma(x.high, 0x1.45f306dc9c883p-1, 0x1.8p+52), n = t - 0x1.8p+52;
-  // Products with the first five parts of pi / 2, of 23 bits each, are exact.
-  const double h = std::fma(n, -0x1.921fb4p+0, x.high);
-  DoubleDouble r = DoubleDouble(h) + n * -0x1.4442dp-24 + n * -0x1.846988p-48;
-  r = r + n * -0x1.8cc514p-72 + n * -0x1.80dc1cp-95 + x.low;
-  r = r + DoubleDouble(n) * DoubleDouble(-0x1.a252049c1114dp-120);
-  const SineAndCosine found = sine_of_rest(r);
-  const std::uint64_t u = bits(t);
-  const bool odd = (u & 1) != 0;
-  const DoubleDouble cosine = found.less + 1.0;
-  const DoubleDouble sine = choose(odd, cosine, found.sine);
-  const DoubleDouble other = choose(odd, -found.sine, cosine);
-  const bool turned = (u & 2) != 0;
-  const DoubleDouble less = choose((u & 3) != 0, choose(turned, -other, other) - 1.0, found.less);
-  return {choose(turned, -sine, sine), less};
-}
-
-// By half the angle: of a sine and a cosine of one angle GNU's compiler makes one call, which it
-// does not vectorise.
-AUTOFN_FN double cosine_by_half(double x) {
-  const double half = std::sin(0.5 * x);
-  return std::fma(-2.0 * half, half, 1.0);
-}
-
-// Beyond that in double, of a sum: the low part may be large.
-AUTOFN_FN DoubleDouble sin_dd(DoubleDouble x) {
-  const double first = std::sin(x.high) * cosine_by_half(x.low);
-  const DoubleDouble far(std::fma(cosine_by_half(x.high), std::sin(x.low), first));
-  const DoubleDouble found = choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).sine, far);
-  return choose(x.high == 0.0, x, found);
-}
-
-AUTOFN_FN DoubleDouble cos_dd(DoubleDouble x) {
-  const double first = cosine_by_half(x.high) * cosine_by_half(x.low);
-  const DoubleDouble far(std::fma(-std::sin(x.high), std::sin(x.low), first));
-  return choose(std::fabs(x.high) < 0x1p+30, sine_and_cosine_dd(x).less + 1.0, far);
-}
-
-AUTOFN_FN DoubleDouble tan_dd(DoubleDouble x) { return sin_dd(x) / cos_dd(x); }
-
-AUTOFN_FN DoubleDouble sinc_dd(DoubleDouble x) {
-  const bool far = std::fabs(x.high) == INFINITY;
-  return choose(x.high == 0.0, 1.0, choose(far, 0.0, sin_dd(x) / x));
-}
-
-// j_N(x), N >= 1: a series near 0, else upward recurrence.
-template <int N, int K> AUTOFN_FN DoubleDouble bessel_series_dd(DoubleDouble z) {
-  if constexpr (K > 20 + N) {
-    return 1.0;
-  } else {
-    const DoubleDouble rest = bessel_series_dd<N, K + 1>(z);
-    const DoubleDouble part = DoubleDouble(1.0) / DoubleDouble(2 * K * (2 * N + 2 * K + 1));
-    return DoubleDouble(1.0) - z * (rest * part);
-  }
-}
-
-// v (y / 3) (y / 5) ... (y / (2 N + 1))
-template <int N> AUTOFN_FN DoubleDouble times_power_dd(DoubleDouble v, DoubleDouble y) {
-  if constexpr (N == 0) {
-    return v;
-  } else {
-    const DoubleDouble part = DoubleDouble(1.0) / DoubleDouble(2 * N + 1);
-    return times_power_dd<N - 1>(v, y) * (y * part);
-  }
-}
-
-// j_N from j_(K - 1) and j_K.
-template <int N, int K>
-AUTOFN_FN DoubleDouble bessel_upward_dd(DoubleDouble below, DoubleDouble at, DoubleDouble z) {
-  if constexpr (K == N) {
-    return at;
-  } else {
-    return bessel_upward_dd<N, K + 1>(at, at * DoubleDouble(2 * K + 1) / z - below, z);
-  }
-}
-
-template <int N> AUTOFN_FN DoubleDouble spherical_bessel_dd(DoubleDouble x) {
-  const bool near = std::fabs(x.high) < N + 1, far = std::fabs(x.high) == INFINITY;
-  const DoubleDouble y = choose(near, x, 1.0), z = choose(near | far, 1.0, x);
-  const DoubleDouble series = times_power_dd<N>(bessel_series_dd<N, 1>(y * y), y);
-  const DoubleDouble below = sin_dd(z) / z;
-  const DoubleDouble at = bessel_upward_dd<N, 1>(below, (below - cos_dd(z)) / z, z);
-  return choose(near, series, choose(far, 0.0, choose(x.high == x.high, at, x)));
 }
 
 }  // namespace autofn

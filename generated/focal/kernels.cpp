@@ -92,24 +92,10 @@ void focal_backward_block_16_bits(
   T* grad_input = outputs[0];
   T* grad_target = outputs[1];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      scalar::focal_backward<T, autofn::kTried>(grad[i], input[i], target[i], alpha, gamma,
-          grad_input[i], grad_target[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      scalar::focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
-          grad_target[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    scalar::focal_backward(grad[i], input[i], target[i], alpha, gamma, grad_input[i],
+        grad_target[i]);
   }
 }
 
@@ -128,24 +114,10 @@ void focal_double_backward_block(
   T* grad_input = outputs[1];
   T* grad_target = outputs[2];
   (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      focal_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i], input[i],
-          target[i], alpha, gamma, grad_grad[i], grad_input[i], grad_target[i]);
-      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0);
-    }
-    if (odd == T(0)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      focal_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], alpha, gamma,
-          grad_grad[i], grad_input[i], grad_target[i]);
-    }
+  for (std::int64_t i = 0; i < n; ++i) {
+    focal_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], alpha, gamma,
+        grad_grad[i], grad_input[i], grad_target[i]);
   }
 }
 

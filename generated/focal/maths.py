@@ -90,90 +90,86 @@ def forward(input_, target, alpha, gamma):
 
 def vjp(needs, grad, input_, target, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
-    v6 = alpha - 1
+    v1 = _softplus_shared(input_)
+    v2 = gamma * torch.clamp(v1, max=4e+18)
+    v3 = alpha * torch.exp(-v2)
+    v6 = _softplus_minus(input_)
+    v7 = gamma * torch.clamp(v6, max=4e+18)
+    v8 = (alpha - 1) * torch.exp(-v7)
     grad_input = grad_target = None
     if needs[0]:
-        v0 = torch.clamp(input_, -4e+18, 4e+18)
-        v1 = _sigmoid_minus(v0)
-        v2 = gamma * _softplus_shared(v0)
-        v3 = alpha * target * _sigmoid_minus_power(v0, gamma, -v2)
-        v4 = _sigmoid_shared(v0)
-        v5 = gamma * _softplus_minus(v0)
-        v7 = v6 * (1 - target) * _sigmoid_power(v0, gamma, -v5)
-        grad_input = grad * (-v7 * (v1 * v2) - v1 * v3 - v5 * (v3 * v4) - v4 * v7)
+        v0 = _sigmoid_minus(input_)
+        v4 = v3 * target
+        v5 = _sigmoid_shared(input_)
+        v9 = v8 * (1 - target)
+        grad_input = grad * (-v2 * (v0 * v9) - v0 * v4 - v5 * v9 - v7 * (v4 * v5))
     if needs[1]:
-        v8 = _softplus_minus(input_)
-        v9 = _softplus_shared(input_)
-        v10 = alpha * v8 * _sigmoid_minus_power(input_, gamma, -gamma * v9)
-        grad_target = grad * (v6 * v9 * _sigmoid_power(input_, gamma, -gamma * v8) + v10)
+        grad_target = grad * (v1 * v8 + v3 * v6)
     return grad_input, grad_target
 
 
 def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     gamma = scalar(gamma, grad)
-    v11 = alpha - 1
-    v0 = torch.clamp(input_, -4e+18, 4e+18)
-    v1 = _sigmoid_minus(v0)
-    v2 = _softplus_shared(v0)
+    v1 = _softplus_shared(input_)
+    v2 = torch.clamp(v1, max=4e+18)
     v3 = v2 * gamma
-    v4 = alpha * _sigmoid_minus_power(v0, gamma, -v3)
-    v5 = v1 * v4
-    v7 = _sigmoid_shared(v0)
-    v8 = _softplus_minus(v0)
-    v9 = gamma * v8
-    v12 = v11 * _sigmoid_power(v0, gamma, -v9)
-    v10 = v7 * (v4 * v9)
+    v4 = alpha * torch.exp(-v3)
+    v8 = _softplus_minus(input_)
+    v9 = torch.clamp(v8, max=4e+18)
+    v10 = gamma * v9
+    v13 = alpha - 1
+    e0 = torch.exp(-v10)
+    v14 = v13 * e0
+    v0 = _sigmoid_minus(input_)
+    v5 = v0 * v4
+    v7 = _sigmoid_shared(input_)
+    v11 = v7 * (v4 * v10)
     grad_grad = grad_input = grad_target = None
     if (needs[0] or needs[1]) and d_input_ is not None:
         v6 = v5 * target
-        v13 = (1 - target) * v12
-        v14 = v7 * v13
+        v12 = 1 - target
+        v15 = v7 * (v12 * v14)
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v21 = d_input_ * grad
+        v20 = d_input_ * grad
     if needs[1] or needs[2]:
-        v22 = gamma * (v2 * (v1 * v12)) + v7 * v12 - v10 - v5
+        v21 = gamma * (v2 * (e0 * (v0 * v13))) + v7 * v14 - v11 - v5
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-target * v10 - v3 * (v1 * v13) - v14 - v6)
+        grad_grad = d_input_ * (-v3 * (v14 * (v0 * v12)) - target * v11 - v15 - v6)
     if needs[0] and d_target is not None:
-        v15 = _softplus_minus(input_)
-        v16 = _softplus_shared(input_)
-        v23 = alpha * v15 * _sigmoid_minus_power(input_, gamma, -gamma * v16)
-        grad_grad = add(
-            grad_grad, d_target * (v11 * v16 * _sigmoid_power(input_, gamma, -gamma * v15) + v23)
-        )
+        grad_grad = add(grad_grad, d_target * (v1 * v14 + v4 * v8))
     if needs[1] and d_input_ is not None:
-        v17 = v6 * v7
-        v18 = 2 * gamma
-        v19 = gamma**2
-        v20 = v1 * v14
-        v24 = v17 + v17 * v18 + target * (v8 * (v4 * v19 * v7**2)) + v3 * v20 - v9 * v17
-        grad_input = v21 * (v24 - v2 * (v19 * (v13 * v1**2)) - v18 * v20 - v20)
+        v16 = v6 * v7
+        v17 = 2 * gamma
+        v18 = gamma**2
+        v19 = v0 * v15
+        v22 = v16 + (target * (v4 * (v9 * v18) * v7**2) + v16 * v17) + v3 * v19
+        v23 = v22 - v2 * (v18 * (v14 * (v12 * v0**2))) - v10 * v16 - v17 * v19 - v19
+        grad_input = v20 * v23
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, grad * (v22 * d_target))
+        grad_input = add(grad_input, grad * (v21 * d_target))
     if needs[2] and d_input_ is not None:
-        grad_target = v21 * v22
+        grad_target = v20 * v21
     return grad_grad, grad_input, grad_target
 
 
 def jvp(d_input_, d_target, input_, target, alpha, gamma):
     """The tangent of each output."""
-    v6 = alpha - 1
+    v1 = _softplus_shared(input_)
+    v2 = gamma * torch.clamp(v1, max=4e+18)
+    v3 = alpha * torch.exp(-v2)
+    v6 = _softplus_minus(input_)
+    v7 = gamma * torch.clamp(v6, max=4e+18)
+    v8 = (alpha - 1) * torch.exp(-v7)
     d_out = None
     if d_input_ is not None:
-        v0 = torch.clamp(input_, -4e+18, 4e+18)
-        v1 = _sigmoid_minus(v0)
-        v2 = gamma * _softplus_shared(v0)
-        v3 = alpha * target * _sigmoid_minus_power(v0, gamma, -v2)
-        v4 = _sigmoid_shared(v0)
-        v5 = gamma * _softplus_minus(v0)
-        v7 = v6 * (1 - target) * _sigmoid_power(v0, gamma, -v5)
-        d_out = d_input_ * (-v7 * (v1 * v2) - v1 * v3 - v5 * (v3 * v4) - v4 * v7)
+        v0 = _sigmoid_minus(input_)
+        v4 = v3 * target
+        v5 = _sigmoid_shared(input_)
+        v9 = v8 * (1 - target)
+        d_out = d_input_ * (-v2 * (v0 * v9) - v0 * v4 - v5 * v9 - v7 * (v4 * v5))
     if d_target is not None:
-        v8 = _softplus_minus(input_)
-        v9 = _softplus_shared(input_)
-        v10 = alpha * v8 * _sigmoid_minus_power(input_, gamma, -gamma * v9)
-        d_out = add(d_out, d_target * (v6 * v9 * _sigmoid_power(input_, gamma, -gamma * v8) + v10))
+        d_out = add(d_out, d_target * (v1 * v8 + v3 * v6))
     return d_out
 
 

@@ -113,6 +113,72 @@ void snake_backward_block(
   }
 }
 
+template <typename T>
+void snake_double_backward_block(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* d_alpha = inputs[2];
+  const T* x = inputs[3];
+  const T* alpha = inputs[4];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  T* grad_alpha = outputs[2];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_one = d_alpha[0];
+    const T alpha_one = alpha[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      T odd = T(0);  // NaN where an output is
+  #pragma omp simd reduction(+ : odd)
+      for (std::int64_t i = first; i < last; ++i) {
+        scalar::snake_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, x[i],
+            alpha_one, grad_grad[i], grad_x[i], grad_alpha[i]);
+        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]);
+      }
+      if (odd == T(0)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        double again0, again1, again2;
+        scalar::snake_double_backward<double>(grad[i], d_x[i], d_alpha_one, x[i], alpha_one, again0,
+            again1, again2);
+        grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+        grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+        grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    T odd = T(0);  // NaN where an output is
+#pragma omp simd reduction(+ : odd)
+    for (std::int64_t i = first; i < last; ++i) {
+      scalar::snake_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], x[i],
+          alpha[i], grad_grad[i], grad_x[i], grad_alpha[i]);
+      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]);
+    }
+    if (odd == T(0)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      double again0, again1, again2;
+      scalar::snake_double_backward<double>(grad[i], d_x[i], d_alpha[i], x[i], alpha[i], again0,
+          again1, again2);
+      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+      grad_alpha[i] = doubt(grad_alpha[i]) == T(0) ? grad_alpha[i] : T(again2);
+    }
+  }
+}
+
 }  // namespace autofn_snake
 
 namespace autofn {
@@ -122,6 +188,8 @@ using namespace autofn_snake;
 const Blocks kBlocks[] = {
     {snake_forward_block<float>, snake_forward_block<float>, snake_forward_block<double>},
     {snake_backward_block<float>, snake_backward_block<float>, snake_backward_block<double>},
+    {snake_double_backward_block<float>, snake_double_backward_block<float>,
+        snake_double_backward_block<double>},
 };
 
 }  // namespace autofn

@@ -110,6 +110,69 @@ template <typename S> struct snake_backward_op {
   }
 };
 
+// grad_grad, grad_x, grad_alpha = snake_double_backward(grad, d_x, d_alpha, x, alpha)
+template <typename S> struct snake_double_backward_op {
+  using storage = S;
+  using T = compute_t<S>;
+  static constexpr int kInputs = 5, kOutputs = 3;
+  // Which operands are tensors, a bit each.
+  static constexpr unsigned kTensorInputs = 0xb, kTensorOutputs = 0x3;
+  static constexpr bool kGradients = true;  // outputs may be summed, or null
+
+  const S* grad;
+  const S* d_x;
+  const T* d_alpha;
+  const S* x;
+  const T* alpha;
+  S* grad_grad;
+  S* grad_x;
+  T* grad_alpha;
+
+  static snake_double_backward_op of(const Call& call) {
+    return {
+        static_cast<const S*>(call.inputs[0].data),
+        static_cast<const S*>(call.inputs[1].data),
+        static_cast<const T*>(call.inputs[2].data),
+        static_cast<const S*>(call.inputs[3].data),
+        static_cast<const T*>(call.inputs[4].data),
+        static_cast<S*>(call.outputs[0].data),
+        static_cast<S*>(call.outputs[1].data),
+        static_cast<T*>(call.outputs[2].data),
+    };
+  }
+
+  template <int N> struct Loaded {
+    Pack<S, N> grad;
+    Pack<S, N> d_x;
+    Pack<T, N> d_alpha;
+    Pack<S, N> x;
+    Pack<T, N> alpha;
+  };
+
+  template <int N, typename At> __device__ Loaded<N> load(const At& at) const {
+    return {
+        at.template load<N>(0, grad),
+        at.template load<N>(1, d_x),
+        at.template load<N>(2, d_alpha),
+        at.template load<N>(3, x),
+        at.template load<N>(4, alpha),
+    };
+  }
+
+  template <int N, typename At> __device__ void compute(const Loaded<N>& in, At& at) const {
+    Pack<T, N> grad_grad_v, grad_x_v, grad_alpha_v;
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      snake_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.d_alpha.at[k]),
+          widen(in.x.at[k]), widen(in.alpha.at[k]), grad_grad_v.at[k], grad_x_v.at[k],
+          grad_alpha_v.at[k]);
+    }
+    if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
+    if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);
+    if (grad_alpha != nullptr) at.store(2, grad_alpha, grad_alpha_v);
+  }
+};
+
 }  // namespace autofn_snake
 
 namespace autofn {
@@ -122,6 +185,8 @@ int run_on_cuda(int kernel, const Call& call, void* memory, void* stream) {
       return run<snake_forward_op>(call, memory, stream);
     case 1:
       return run<snake_backward_op>(call, memory, stream);
+    case 2:
+      return run<snake_double_backward_op>(call, memory, stream);
   }
   return cudaErrorInvalidValue;
 }
@@ -132,6 +197,8 @@ std::int64_t cuda_workspace(int kernel, const Call& call) {
       return workspace<snake_forward_op>(call);
     case 1:
       return workspace<snake_backward_op>(call);
+    case 2:
+      return workspace<snake_double_backward_op>(call);
   }
   return 0;
 }

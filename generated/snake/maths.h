@@ -4,8 +4,7 @@
 //
 //     snake(x, alpha) = x + sin(alpha*x)**2/alpha
 //     grad x = 2*grad*sin(alpha*x + pi/4)**2
-//     grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-//         cos(alpha*x)*sinc(alpha*x))
+//     grad alpha = grad*x**2*(2*cos(alpha*x) - sinc(alpha*x))*sinc(alpha*x)
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -16,6 +15,17 @@
 namespace autofn_snake {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
 
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
@@ -35,9 +45,10 @@ template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
   return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
 }
 
-// sin(x) / x, 1 at 0 and 0 at infinity.
-template <autofn::Way kWay, typename T> AUTOFN_FN T sinc(T x) {
-  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x);
+// sin(x) / x, 1 at 0 and 0 at infinity. A second argument is what x lost
+// in rounding.
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sinc(T x, R... rest) {
+  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x, rest...);
   return x == T(0) ? T(1) : y / x;
 }
 
@@ -52,13 +63,15 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
 }
 
 // j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch.
-template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x) {
+// Both are computed, so that loops over it have no branch. A second argument is
+// what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel(T x, R... rest) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
   const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x))) * inverse;
+  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
+  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
@@ -67,22 +80,25 @@ template <int N, autofn::Way kWay, typename T> AUTOFN_FN T spherical_bessel(T x)
   return std::fabs(x) < T(N + 1) ? series : at;
 }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T snake_forward(T x, T alpha) {
   const T v0 = alpha * x;
-  const T v1 = std::fabs(x) >= T(INFINITY) ? T(0) : autofn::sin<kWay>(v0);
-  const T v2 = x * (v1 * sinc<kWay>(v0) + T(1));
-  return std::fabs(v0) > T(1) ? x + square(v1) / alpha : v2;
+  const T v1 = square(std::fabs(x) >= T(INFINITY) ? T(0) : autofn::sin<kWay>(v0)) / alpha;
+  return v0 == T(0) ? x : x + v1;
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   const T v0 = alpha * x;
-  const T v1 = sum_rest(v0, T(0.7853981633974483)) + std::fma(alpha, x, -(alpha * x));
-  const T v2 = v1 + constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
-  const T v3 = autofn::sin<kWay>(v0) * spherical_bessel<1, kWay>(v0);
-  grad_x = T(2) * grad * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v2));
-  grad_alpha = grad * square(x) * (autofn::cos<kWay>(v0) * sinc<kWay>(v0) - v3);
+  const T v1 = std::fma(alpha, x, -(alpha * x));
+  const T v2 = sinc<kWay>(v0, v1);
+  const T v3 = constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
+  const T v4 = sum_rest(v0, T(0.7853981633974483)) + v1 + v3;
+  grad_x = T(2) * grad * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v4));
+  grad_alpha = v2 * grad * square(x) * (T(2) * autofn::cos<kWay>(v0, v1) - v2);
 }
 }  // namespace scalar
 
@@ -94,6 +110,45 @@ AUTOFN_FN void snake_backward(T grad, T x, T alpha, T& grad_x, T& grad_alpha) {
   if (doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
   double grad_x_, grad_alpha_;
   scalar::snake_backward<double>(grad, x, alpha, grad_x_, grad_alpha_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_alpha = doubt(grad_alpha) == T(0) ? grad_alpha : T(grad_alpha_);
+}
+
+namespace scalar {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void snake_double_backward(
+    T grad, T d_x, T d_alpha, T x, T alpha, T& grad_grad, T& grad_x, T& grad_alpha) {
+  const T v0 = alpha * x;
+  const T v1 = T(2) * d_x;
+  const T v2 = std::fma(alpha, x, -(alpha * x));
+  const T v3 = sinc<kWay>(v0, v2);
+  const T v4 = autofn::cos<kWay>(v0, v2);
+  const T v5 = v1 * grad * autofn::cos<kWay>(T(2) * v0, T(2) * v2);
+  const T v6 = autofn::sin<kWay>(v0, v2);
+  const T v7 = grad * (T(2) * d_alpha);
+  const T v8 = spherical_bessel<1, kWay>(v0, v2);
+  const T v9 = constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
+  const T v10 = sum_rest(v0, T(0.7853981633974483)) + v2 + v9;
+  const T v11 = along(d_x, v1 * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v10)));
+  const T v12 = along(d_alpha, v7 * powi<3>(x) * (v3 * v8 - v3 * v6 - v4 * v8));
+  grad_grad = v11 + along(d_alpha, v3 * d_alpha * square(x) * (T(2) * v4 - v3));
+  grad_x = along(d_x, alpha * v5) + along(d_alpha, x * v7 * (v4 - v6) * (v4 + v6));
+  grad_alpha = along(d_x, x * v5) + v12;
+}
+}  // namespace scalar
+
+// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
+// digits first.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void snake_double_backward(
+    T grad, T d_x, T d_alpha, T x, T alpha, T& grad_grad, T& grad_x, T& grad_alpha) {
+  scalar::snake_double_backward<T, autofn::kTried>(grad, d_x, d_alpha, x, alpha, grad_grad, grad_x,
+      grad_alpha);
+  if (doubt(grad_grad) + doubt(grad_x) + doubt(grad_alpha) == T(0)) return;
+  double grad_grad_, grad_x_, grad_alpha_;
+  scalar::snake_double_backward<double>(grad, d_x, d_alpha, x, alpha, grad_grad_, grad_x_,
+      grad_alpha_);
+  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
   grad_alpha = doubt(grad_alpha) == T(0) ? grad_alpha : T(grad_alpha_);
 }

@@ -3,8 +3,7 @@
 
     snake(x, alpha) = x + sin(alpha*x)**2/alpha
     grad x = 2*grad*sin(alpha*x + pi/4)**2
-    grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-        cos(alpha*x)*sinc(alpha*x))
+    grad alpha = grad*x**2*(2*cos(alpha*x) - sinc(alpha*x))*sinc(alpha*x)
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -53,8 +52,8 @@ def vjp(needs, grad, x, alpha):
     if needs[0]:
         grad_x = 2 * grad * torch.sin(v0 + 0.7853981633974483)**2
     if needs[1]:
-        v1 = torch.cos(v0) * _sinc(v0) - torch.sin(v0) * _spherical_bessel(1, v0)
-        grad_alpha = grad * x**2 * v1
+        v1 = _sinc(v0)
+        grad_alpha = v1 * grad * x**2 * (2 * torch.cos(v0) - v1)
     return grad_x, grad_alpha
 
 
@@ -65,28 +64,27 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     if d_x is not None:
         v1 = 2 * d_x
     if d_alpha is not None:
-        sn0 = torch.sin(v0)
         cs0 = torch.cos(v0)
     if (needs[0] or needs[2]) and d_alpha is not None:
-        v2 = _spherical_bessel(1, v0)
-        v3 = _sinc(v0)
+        v2 = _sinc(v0)
     if (needs[1] or needs[2]) and d_x is not None:
-        v4 = v1 * grad * torch.cos(2 * v0)
+        v3 = v1 * grad * torch.cos(2 * v0)
     if (needs[1] or needs[2]) and d_alpha is not None:
-        v5 = grad * d_alpha
+        sn0 = torch.sin(v0)
+        v4 = grad * (2 * d_alpha)
     if needs[0] and d_x is not None:
         grad_grad = v1 * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_alpha is not None:
-        grad_grad = add(grad_grad, d_alpha * x**2 * (cs0 * v3 - sn0 * v2))
+        grad_grad = add(grad_grad, v2 * d_alpha * x**2 * (2 * cs0 - v2))
     if needs[1] and d_x is not None:
-        grad_x = alpha * v4
+        grad_x = alpha * v3
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, x * (2 * v5) * (cs0 - sn0) * (sn0 + cs0))
+        grad_x = add(grad_x, x * v4 * (cs0 - sn0) * (cs0 + sn0))
     if needs[2] and d_x is not None:
-        grad_alpha = x * v4
+        grad_alpha = x * v3
     if needs[2] and d_alpha is not None:
-        v6 = sn0 * _spherical_bessel(2, v0) - v3 * (2 * sn0) - cs0 * (3 * v2)
-        grad_alpha = add(grad_alpha, 0.6666666666666666 * v5 * x**3 * v6)
+        v5 = _spherical_bessel(1, v0)
+        grad_alpha = add(grad_alpha, v4 * x**3 * (v2 * v5 - v2 * sn0 - cs0 * v5))
     return grad_grad, grad_x, grad_alpha
 
 
@@ -97,8 +95,8 @@ def jvp(d_x, d_alpha, x, alpha):
     if d_x is not None:
         d_out = 2 * d_x * torch.sin(v0 + 0.7853981633974483)**2
     if d_alpha is not None:
-        v1 = torch.cos(v0) * _sinc(v0) - torch.sin(v0) * _spherical_bessel(1, v0)
-        d_out = add(d_out, d_alpha * x**2 * v1)
+        v1 = _sinc(v0)
+        d_out = add(d_out, v1 * d_alpha * x**2 * (2 * torch.cos(v0) - v1))
     return d_out
 
 
@@ -106,25 +104,27 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     """The tangent of each gradient."""
     v0 = alpha * x
     d_grad_x = d_grad_alpha = None
+    if d_x is not None or d_alpha is not None:
+        v1 = 2 * grad
     if needs[1]:
-        sn0 = torch.sin(v0)
         cs0 = torch.cos(v0)
     if needs[0] and (d_x is not None or d_alpha is not None):
-        v1 = 2 * grad * torch.cos(2 * v0)
+        v2 = v1 * torch.cos(2 * v0)
     if needs[1] and (d_grad is not None or d_alpha is not None):
-        v2 = _spherical_bessel(1, v0)
         v3 = _sinc(v0)
+    if needs[1] and (d_x is not None or d_alpha is not None):
+        sn0 = torch.sin(v0)
     if needs[0] and d_grad is not None:
         d_grad_x = 2 * d_grad * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, alpha * (v1 * d_x))
+        d_grad_x = add(d_grad_x, alpha * (v2 * d_x))
     if needs[0] and d_alpha is not None:
-        d_grad_x = add(d_grad_x, x * (v1 * d_alpha))
+        d_grad_x = add(d_grad_x, x * (v2 * d_alpha))
     if needs[1] and d_grad is not None:
-        d_grad_alpha = d_grad * x**2 * (cs0 * v3 - sn0 * v2)
+        d_grad_alpha = v3 * d_grad * x**2 * (2 * cs0 - v3)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, x * (grad * (2 * d_x)) * (cs0 - sn0) * (sn0 + cs0))
+        d_grad_alpha = add(d_grad_alpha, x * (v1 * d_x) * (cs0 - sn0) * (cs0 + sn0))
     if needs[1] and d_alpha is not None:
-        v4 = sn0 * _spherical_bessel(2, v0) - v3 * (2 * sn0) - cs0 * (3 * v2)
-        d_grad_alpha = add(d_grad_alpha, grad * (0.6666666666666666 * d_alpha) * x**3 * v4)
+        v4 = _spherical_bessel(1, v0)
+        d_grad_alpha = add(d_grad_alpha, v1 * d_alpha * x**3 * (v3 * v4 - v3 * sn0 - cs0 * v4))
     return d_grad_x, d_grad_alpha

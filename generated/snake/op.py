@@ -78,6 +78,18 @@ def backward_leaf(needs, grads, saved, values, likes):
 
 def double_backward_leaf(needs, directions, tensors, values, likes):
     """The gradients of `tensors`, those of the outputs and what backward saved."""
+    if not _t.plain(*directions, *tensors):
+        return _torch_double_backward(needs, directions, tensors, values, likes)
+    given = _t.given(directions, tensors[0])
+    d_x, d_alpha = given
+    grad, x, alpha = tensors
+    if ops := _t.ops(grad, d_x, d_alpha, x, alpha):
+        found = ops.double_backward(
+            grad, d_x, d_alpha, x, alpha, _t.bits(needs), _t.like_codes(grad, likes)
+        )
+        return _t.wanted(found, needs)
+    if rules := _t.sharding(*directions, *tensors):
+        return rules.backward(double_backward_leaf, needs, directions, tensors, values, likes)
     return _torch_double_backward(needs, directions, tensors, values, likes)
 
 
@@ -329,8 +341,7 @@ def snake(x: Tensor, alpha: Tensor) -> Tensor:
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
         grad x = 2*grad*sin(alpha*x + pi/4)**2
-        grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            cos(alpha*x)*sinc(alpha*x))
+        grad alpha = grad*x**2*(2*cos(alpha*x) - sinc(alpha*x))*sinc(alpha*x)
 
     x: tensor of any shape; tensors broadcast.
     alpha: 1-D tensor along dimension 1 of the result, or of one element.
@@ -344,8 +355,7 @@ class Snake(_nn.Module):
 
         snake(x, alpha) = x + sin(alpha*x)**2/alpha
         grad x = 2*grad*sin(alpha*x + pi/4)**2
-        grad alpha = grad*x**2*(-sin(alpha*x)*spherical_bessel(1, alpha*x) +
-            cos(alpha*x)*sinc(alpha*x))
+        grad alpha = grad*x**2*(2*cos(alpha*x) - sinc(alpha*x))*sinc(alpha*x)
 
     alpha: learnable, of shape (num_channels,); starts at 1.0.
 

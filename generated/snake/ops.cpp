@@ -20,7 +20,10 @@ const Kernel kKernels[] = {
     {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
      3, 0, 2, Takes::likes, {kTensor, kTensor, 1, kTensor, 1}},
+    {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor x, Tensor alpha, int "
+     "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
+     5, 0, 3, Takes::likes, {kTensor, kTensor, 1, kTensor, 1, kTensor, kTensor, 1}},
 };
-const int kKernelCount = 2;
+const int kKernelCount = 3;
 
 }  // namespace autofn

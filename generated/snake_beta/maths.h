@@ -50,27 +50,34 @@ AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
 template <typename T>
 AUTOFN_FN void snake_beta_backward_double_double(
     T grad, T x, T alpha, T beta, double& grad_x, double& grad_alpha, double& grad_beta) {
-  const T v0 = autofn::exp_dd(beta) + T(1e-09);
-  const T v1 = T(1) / v0;
-  const T v2 = autofn::times_exp_dd(x, alpha);
-  const T sn0 = autofn::sin_dd(T(2) * v2);
-  const T v3 = grad * autofn::times_exp_dd(autofn::power<2>(autofn::sin_dd(v2)), beta);
-  grad_x = autofn::rounded(grad * (v1 * autofn::times_exp_dd(sn0, alpha) + T(1)));
-  grad_alpha = autofn::rounded(grad * (sn0 * (v1 * v2)));
-  grad_beta = autofn::rounded(-v3 / autofn::power<2>(v0));
+  const T v0 = T(1) / (autofn::exp_dd(beta) + T(1e-09));
+  const T v1 = autofn::times_exp_dd(x, alpha);
+  const T sn0 = autofn::sin_dd(v1);
+  const T v2 = T(2) * sn0 * autofn::cos_dd(v1);
+  const T v3 = autofn::times_exp_dd(autofn::power<2>(sn0), beta);
+  grad_x = autofn::rounded(grad * (v0 * autofn::times_exp_dd(v2, alpha) + T(1)));
+  grad_alpha = autofn::rounded(grad * (v2 * (v0 * v1)));
+  grad_beta = autofn::rounded(-grad * autofn::power<2>(v0) * v3);
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = T(1) / (autofn::exp<kWay>(beta) + T(1e-09));
-  const T v1 = autofn::times_exp<kWay>(x, alpha);
-  const T sn0 = autofn::sin<kWay>(T(2) * v1);
-  const T v2 = autofn::times_exp<kWay>(square(autofn::sin<kWay>(v1)), beta);
-  grad_x = grad * (v0 * autofn::times_exp<kWay>(sn0, alpha) + T(1));
-  grad_alpha = grad * (sn0 * (v0 * v1));
-  grad_beta = -grad * square(v0) * v2;
+  const T v0 = autofn::times_exp<kWay>(x, alpha);
+  const T sn0 = autofn::sin<kWay>(v0);
+  const T v1 = T(2) * sn0 * autofn::cos<kWay>(v0);
+  const T v2 = autofn::times_exp<kWay>(v1, alpha);
+  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
+  const T v4 = v3 + T(1e-09);
+  const bool c0 = beta < T(0);
+  const T v5 = c0 ? v4 : T(1e-09) * v3 + T(1);
+  const T v6 = grad / v5;
+  const T v7 = -beta;
+  const T v8 = times_lower<kWay>(-grad * square(sn0) / square(v5), beta);
+  grad_x = v6 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1));
+  grad_alpha = times_lower<kWay>(v6 * (v0 * v1), v7);
+  grad_beta = times_lower<kWay>(v8, v7);
 }
 }  // namespace scalar
 
@@ -109,36 +116,47 @@ template <typename T>
 AUTOFN_FN void snake_beta_double_backward_double_double(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, double& grad_grad, double& grad_x,
     double& grad_alpha, double& grad_beta) {
-  const T v0 = T(1) / (autofn::exp_dd(beta) + T(1e-09));
-  const T v1 = autofn::times_exp_dd(x, alpha);
-  const T v2 = T(2) * v1;
-  const T sn0 = autofn::sin_dd(v2);
-  const T v3 = autofn::times_exp_dd(sn0, alpha);
-  const T v4 = v1 * sn0;
-  const T v5 = v0 * d_alpha;
-  const T v6 = autofn::times_exp_dd(autofn::power<2>(autofn::sin_dd(v1)), beta);
-  const T v7 = autofn::power<2>(v0);
-  const T v8 = v7 * d_beta;
-  const T cs0 = autofn::cos_dd(v2);
-  const T v9 = grad * (v3 + T(2) * autofn::times_exp_dd(v1 * cs0, alpha));
-  const T v10 = v8 * grad;
-  const T v11 = autofn::times_exp_dd(v4, beta);
-  const T v12 = v7 * grad;
-  const T v13 = T(2) * v0;
-  const T v16 = grad * (d_x * v13) * autofn::times_exp_dd(cs0, T(2) * alpha);
-  const T v17 = -v10 * autofn::times_exp_dd(sn0, beta + alpha);
-  const T v22 = v10 * (v13 * autofn::times_exp_dd(v6, beta) - v6);
-  const T v14 = choose((d_x) == T(0), T(0), d_x * (v0 * v3 + T(1)));
-  const T v15 = v14 + choose((d_alpha) == T(0), T(0), v4 * v5);
-  const T v18 = choose((d_x) == T(0), T(0), v16) + choose((d_alpha) == T(0), T(0), v5 * v9);
-  const T v19 = choose((d_alpha) == T(0), T(0), grad * (v1 * v5) * (sn0 + v2 * cs0));
-  const T v20 = choose((d_x) == T(0), T(0), d_x * (v0 * v9)) + v19;
-  const T v21 = choose((d_x) == T(0), T(0), -v12 * d_x * autofn::times_exp_dd(v3, beta));
-  const T v23 = v21 + choose((d_alpha) == T(0), T(0), -d_alpha * (v11 * v12));
-  grad_grad = autofn::rounded(v15 + choose((d_beta) == T(0), T(0), -v6 * v8));
-  grad_x = autofn::rounded(v18 + choose((d_beta) == T(0), T(0), v17));
-  grad_alpha = autofn::rounded(v20 + choose((d_beta) == T(0), T(0), -v10 * v11));
-  grad_beta = autofn::rounded(v23 + choose((d_beta) == T(0), T(0), v22));
+  const T v0 = autofn::times_exp_dd(x, alpha);
+  const T v1 = T(2) * v0;
+  const T sn0 = autofn::sin_dd(v1);
+  const T v2 = autofn::times_exp_dd(sn0, alpha);
+  const T v3 = autofn::exp_dd(-(fabs(beta)));
+  const T v4 = v3 + T(1e-09);
+  const T v5 = T(1e-09) * v3;
+  const bool c0 = beta < T(0);
+  const T v6 = T(1) / choose(c0, v4, v5 + T(1));
+  const T v7 = v6 * d_x;
+  const bool c1 = -beta < T(0);
+  const T v8 = choose(c1, v3, T(1));
+  const T v9 = v6 * v8 * d_alpha;
+  const T v10 = v0 * sn0;
+  const T v11 = autofn::power<2>(v6);
+  const T v12 = v11 * d_beta;
+  const T cs0 = autofn::cos_dd(v1);
+  const T v13 = v7 * v8;
+  const T v14 = grad * (v2 + T(2) * autofn::times_exp_dd(v0 * cs0, alpha));
+  const T v20 = v7 * choose(c0, v2 + v4, v3 * (v2 + T(1e-09)) + T(1));
+  const T v15 = v8 * autofn::power<2>(autofn::sin_dd(v0));
+  const T v21 = autofn::times_exp_dd(-v12 * v15, smaller(beta, T(0)));
+  const T v23 = grad * (T(2) * v13) * autofn::times_exp_dd(cs0, T(2) * alpha);
+  const T v16 = v12 * grad * choose(c1, autofn::power<2>(v3), T(1));
+  const T v24 = -v16 * autofn::times_exp_dd(sn0, alpha + beta);
+  const T v17 = v8 * v10;
+  const T v27 = autofn::times_exp_dd(-grad * (v12 * v17), smaller(beta, T(0)));
+  const T v29 = autofn::times_exp_dd(-grad * (d_x * (v2 * (v8 * v11))), smaller(beta, T(0)));
+  const T v30 = autofn::times_exp_dd(-grad * (d_alpha * (v11 * v17)), smaller(beta, T(0)));
+  const T v18 = grad * (d_beta * (v15 * autofn::power<3>(v6)));
+  const T v19 = -v18 * choose(c0, T(1e-09) - v3, v5 - T(1));
+  const T v31 = autofn::times_exp_dd(v19, smaller(beta, T(0)));
+  const T v22 = choose((d_x) == T(0), T(0), v20) + choose((d_alpha) == T(0), T(0), v9 * v10);
+  const T v25 = choose((d_x) == T(0), T(0), v23) + choose((d_alpha) == T(0), T(0), v9 * v14);
+  const T v26 = choose((d_alpha) == T(0), T(0), grad * (v0 * v9) * (sn0 + v1 * cs0));
+  const T v28 = choose((d_x) == T(0), T(0), v13 * v14) + v26;
+  const T v32 = choose((d_x) == T(0), T(0), v29) + choose((d_alpha) == T(0), T(0), v30);
+  grad_grad = autofn::rounded(v22 + choose((d_beta) == T(0), T(0), v21));
+  grad_x = autofn::rounded(v25 + choose((d_beta) == T(0), T(0), v24));
+  grad_alpha = autofn::rounded(v28 + choose((d_beta) == T(0), T(0), v27));
+  grad_beta = autofn::rounded(v32 + choose((d_beta) == T(0), T(0), v31));
 }
 
 namespace scalar {
@@ -147,39 +165,44 @@ AUTOFN_FN void snake_beta_double_backward(
     T grad, T d_x, T d_alpha, T d_beta, T x, T alpha, T beta, T& grad_grad, T& grad_x,
     T& grad_alpha, T& grad_beta) {
   const T v0 = autofn::times_exp<kWay>(x, alpha);
-  const T v1 = T(2) * v0;
-  const T sn0 = autofn::sin<kWay>(v1);
-  const T v2 = autofn::times_exp<kWay>(sn0, alpha);
-  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
-  const T v4 = v3 + T(1e-09);
-  const T v5 = T(1e-09) * v3;
+  const T sn0 = autofn::sin<kWay>(v0);
+  const T v1 = sn0 * autofn::cos<kWay>(v0);
+  const T v2 = T(2) * v1;
+  const T v3 = autofn::times_exp<kWay>(v2, alpha);
+  const T v4 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
+  const T v5 = v4 + T(1e-09);
+  const T v6 = T(1e-09) * v4;
   const bool c0 = beta < T(0);
-  const T v6 = T(1) / (c0 ? v4 : v5 + T(1));
-  const T v7 = v6 * d_x;
+  const T v7 = c0 ? v5 : v6 + T(1);
+  const T v8 = T(1) / v7;
+  const T v9 = v8 * d_x;
   const bool c1 = -beta < T(0);
-  const T v8 = c1 ? v3 : T(1);
-  const T v9 = v6 * v8 * d_alpha;
-  const T v10 = v0 * sn0;
-  const T v11 = square(v6);
-  const T v12 = v11 * d_beta;
-  const T cs0 = autofn::cos<kWay>(v1);
-  const T v13 = v7 * v8;
-  const T v14 = grad * (v2 + T(2) * autofn::times_exp<kWay>(v0 * cs0, alpha));
-  const T v15 = v8 * square(autofn::sin<kWay>(v0));
-  const T v16 = autofn::times_exp<kWay>(sn0, alpha + beta);
-  const T v17 = v8 * v10;
-  const T v18 = -grad * (d_beta * (v15 * powi<3>(v6))) * (c0 ? T(1e-09) - v3 : v5 - T(1));
-  const T v19 = along(d_x, v7 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1)));
-  const T v20 = along(d_beta, times_lower<kWay>(-v12 * v15, beta));
-  const T v21 = along(d_x, grad * (T(2) * v13) * autofn::times_exp<kWay>(cs0, T(2) * alpha));
-  const T v22 = along(d_beta, -v12 * grad * (c1 ? square(v3) : T(1)) * v16);
-  const T v23 = along(d_x, v13 * v14) + along(d_alpha, grad * (v0 * v9) * (sn0 + v1 * cs0));
-  const T v24 = along(d_alpha, times_lower<kWay>(-grad * (d_alpha * (v11 * v17)), beta));
-  const T v25 = along(d_x, times_lower<kWay>(-grad * (d_x * (v2 * (v8 * v11))), beta)) + v24;
-  grad_grad = v19 + along(d_alpha, v9 * v10) + v20;
-  grad_x = v21 + along(d_alpha, v9 * v14) + v22;
-  grad_alpha = v23 + along(d_beta, times_lower<kWay>(-grad * (v12 * v17), beta));
-  grad_beta = v25 + along(d_beta, times_lower<kWay>(v18, beta));
+  const T v10 = c1 ? v4 : T(1);
+  const T v11 = T(2) * v0;
+  const T v12 = v8 * d_alpha;
+  const T v13 = v11 * v12;
+  const T v14 = T(1) / square(v7);
+  const T v15 = v14 * d_beta;
+  const T v16 = v10 * square(sn0);
+  const T cs0 = autofn::cos<kWay>(v11);
+  const T v17 = v10 * grad;
+  const T v18 = v0 * cs0;
+  const T v19 = v17 * (v3 + T(2) * autofn::times_exp<kWay>(v18, alpha));
+  const T v20 = v15 * grad;
+  const T v21 = v1 * v11;
+  const T v22 = v10 * v14;
+  const T v27 = -v20 * (c1 ? square(v4) : T(1)) * autofn::times_exp<kWay>(v2, alpha + beta);
+  const T v23 = -grad * (d_beta * v16) * (c0 ? T(1e-09) - v4 : v6 - T(1)) / powi<3>(v7);
+  const T v24 = along(d_x, v9 * (c0 ? v3 + v5 : v4 * (v3 + T(1e-09)) + T(1)));
+  const T v25 = along(d_beta, times_lower<kWay>(-v15 * v16, beta));
+  const T v26 = along(d_x, v17 * (T(2) * v9) * autofn::times_exp<kWay>(cs0, T(2) * alpha));
+  const T v28 = along(d_x, v9 * v19) + along(d_alpha, v13 * v17 * (v1 + v18));
+  const T v29 = along(d_alpha, times_lower<kWay>(-grad * (d_alpha * (v21 * v22)), beta));
+  const T v30 = along(d_x, times_lower<kWay>(-grad * (d_x * (v3 * v22)), beta)) + v29;
+  grad_grad = v24 + along(d_alpha, v1 * (v10 * v13)) + v25;
+  grad_x = v26 + along(d_alpha, v12 * v19) + along(d_beta, v27);
+  grad_alpha = v28 + along(d_beta, times_lower<kWay>(-v21 * (v10 * v20), beta));
+  grad_beta = v30 + along(d_beta, times_lower<kWay>(v23, beta));
 }
 }  // namespace scalar
 

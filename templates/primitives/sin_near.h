@@ -26,8 +26,32 @@ AUTOFN_FN float sin_near(float x, float rest = -0.0f) {
   return x == 0.0f ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 30));
 }
 
-AUTOFN_FN double sin_near(double x) { return std::sin(x); }
-
-AUTOFN_FN double sin_near(double x, double rest) {
-  return std::fma(std::cos(x), rest, std::sin(x));
+// In double likewise, at most 1.2 ULP.
+AUTOFN_FN double sin_near(double x, double rest = -0.0) {
+  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
+  const double n = t - 0x1.8p+52;
+  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
+  const double m = std::fma(n, -0x1.1a62633145c07p-54, rest);
+  const double r = h + m;
+  const double l =
+    (m - (r - h)) +
+    (std::fma(n, 0x1.f1976b7ed8fbcp-110, std::fma(n, -0x1.1a62633145c07p-54, -m)) + rest);
+  const double z = r * r;
+  double s = 0x1.5e0af186af739p-33;
+  s = std::fma(s, z, -0x1.ae600a926c89ap-26);
+  s = std::fma(s, z, 0x1.71de37961e4c6p-19);
+  s = std::fma(s, z, -0x1.a01a019e8357dp-13);
+  s = std::fma(s, z, 0x1.1111111110bb1p-7);
+  s = std::fma(s, z, -0x1.5555555555555p-3);
+  s = std::fma(s * z, r, l) + r;
+  double c = -0x1.907d7aebd5e3dp-37;
+  c = std::fma(c, z, 0x1.1eeb68b109173p-29);
+  c = std::fma(c, z, -0x1.27e4fa17a41b4p-22);
+  c = std::fma(c, z, 0x1.a01a019f4e867p-16);
+  c = std::fma(c, z, -0x1.6c16c16c16966p-10);
+  c = std::fma(c, z, 0x1.5555555555555p-5);
+  c = std::fma(c, z, -0.5);
+  c = 1.0 + std::fma(c, z, -(r * l));
+  const double p = (bits(t) & 1) != 0 ? c : s;
+  return x == 0.0 ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 62));
 }
