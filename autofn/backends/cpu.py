@@ -7,7 +7,7 @@ is the same in every package: kernel.h, cpu.cpp and binding.cpp.
 from __future__ import annotations
 
 import textwrap
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from autofn.backends import cpp
 from autofn.emit.environment import rendered
@@ -28,7 +28,7 @@ _TAKEN = frozenset(
     and as assert break class continue def del delattr dtype elif else except exec finally for from
     first global if import in inf inputs is lambda last likes n nan needs nonlocal not numbers odd
     or outputs
-    pass raise return self Tensor try uniform while with yield i
+    pass raise return self step Tensor try uniform while with yield i
     """.split()
 )
 
@@ -51,7 +51,7 @@ class _Block:
     loop: _Loop
     uniform: tuple[str, ...]
     uniform_loop: _Loop
-    in_double_double: bool = False
+    in_double_double: bool
 
 
 @dataclass(frozen=True)
@@ -147,15 +147,23 @@ def _blocks(kernel: Kernel, program: Program) -> tuple[_Block, _Block, _Block]:
         short = _block(name + cpp.SHORT, kernel, short_program, function)
     if (program_wide := cpp.in_double_double(program)) is not None:
         name += cpp.IN_TWO_PARTS
-        wide = _block(name, kernel, program_wide, cpp.call_in_double_double(kernel))
-        # One loop: such programs are long to compile.
-        unused = tuple(dict.fromkeys((*wide.unused, "uniform")))
-        wide = replace(wide, uniform=(), unused=unused, in_double_double=True)
+        function = cpp.call_in_double_double(kernel)
+        wide = _block(name, kernel, program_wide, function, in_double_double=True)
     return first, short, wide
 
 
-def _block(block: str, kernel: Kernel, program: Program, function: str) -> _Block:
-    """function: what computes an element, the kernel's or that for 16-bit types."""
+def _block(
+    block: str,
+    kernel: Kernel,
+    program: Program,
+    function: str,
+    *,
+    in_double_double: bool = False,
+) -> _Block:
+    """function: what computes an element, the kernel's or that for 16-bit types.
+
+    in_double_double: such programs are long to compile, so in one loop.
+    """
     names = _names(kernel)
     memory, numbers = kernel.tensors, kernel.numbers
     bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
@@ -165,22 +173,27 @@ def _block(block: str, kernel: Kernel, program: Program, function: str) -> _Bloc
     bindings += [f"T* {names[o.cname]} = outputs[{k}];" for k, o in enumerate(kernel.outputs)]
     parameters = {each.cname for each in memory if each.role == "parameter"}
     one = {each: names[f"{each}_one"] for each in parameters}
+    stepped: dict[str, str] = {}
     uniform = [f"const T {one[each.cname]} = {names[each.cname]}[0];" for each in memory
                if each.cname in parameters]  # fmt: skip
+    if in_double_double and uniform:
+        bindings.append("const std::int64_t step = uniform ? 0 : 1;  // between parameters")
+        stepped = {each: f"{names[each]}[i * step]" for each in parameters}
     return _Block(
         block=block,
         bindings=tuple(bindings),
         unused=(*(() if numbers else ("numbers",)), *(() if uniform else ("uniform",))),
-        loop=_loop(kernel, program, function, names, {}),
-        uniform=tuple(uniform),
+        loop=_loop(kernel, program, function, names, stepped),
+        uniform=() if in_double_double else tuple(uniform),
         uniform_loop=_loop(kernel, program, function, names, one),
+        in_double_double=in_double_double,
     )
 
 
 def _loop(
     kernel: Kernel, program: Program, function: str, names: dict[str, str], one: dict[str, str]
 ) -> _Loop:
-    """`one`: the inputs that have one value, and its name."""
+    """`one`: the inputs that are not read at i, and what they are."""
 
     def argument(each: Operand) -> str:
         if each.role == "number":

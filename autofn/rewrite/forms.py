@@ -246,7 +246,7 @@ def with_sines(expr: Expr) -> Expr:
         return expr
     found, u = written
     at_zero = {sympy.sin(u): S.Zero, sympy.cos(u): S.One, heads.sinc(u): S.One}
-    at_zero |= {node: S.Zero for node in expr.atoms(heads.spherical_bessel)}
+    at_zero |= dict.fromkeys(expr.atoms(heads.spherical_bessel), S.Zero)
     return Piecewise((expr.xreplace(at_zero), Eq(u, 0)), (found, S.true), evaluate=False)
 
 

@@ -15,12 +15,12 @@ void lennard_jones_forward_block_double_double(
   const T* epsilon = inputs[1];
   const T* sigma = inputs[2];
   T* out = outputs[0];
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
-  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = lennard_jones_forward_double_double<autofn::DoubleDouble>(x[i], epsilon[i],
-        sigma[i]);
+    out[i] = lennard_jones_forward_double_double<autofn::DoubleDouble>(x[i], epsilon[i * step],
+        sigma[i * step]);
   }
 }
 

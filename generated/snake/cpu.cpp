@@ -252,7 +252,8 @@ class Reader {
   // Whether the input has one value in all of a block.
   bool is_uniform(const Range& block) const { return inner_ == 0 && (steady_ || block.rows == 1); }
 
-  const T* at(const Range& block, int64_t columns) {
+  // `first`: no more than the block's first element is looked at.
+  const T* at(const Range& block, int64_t columns, bool first = false) {
     const T* data = static_cast<const T*>(operand_.data);
     if (in_place_) {
       if (dense_) return data + block.row * columns + block.column;
@@ -260,7 +261,8 @@ class Reader {
         return data + row_offset(call_, operand_, block.row) + block.column;
       }
     }
-    with_storage(operand_.dtype, [&](auto* storage) { fill(storage, block, columns); });
+    const Range some = first ? Range{block.row, 1, block.column, 1} : block;
+    with_storage(operand_.dtype, [&](auto* storage) { fill(storage, some, columns); });
     return buffer_;
   }
 
@@ -528,8 +530,10 @@ class Run {
     const int64_t at = block.row * cut_.columns + block.column;
     bool uniform = true;
     for (int k = 0; k < kernel_.inputs; ++k) {
-      inputs[k] = readers[k].at(block, cut_.columns);
       uniform &= kernel_.places[k] == kTensor || readers[k].is_uniform(block);
+    }
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      inputs[k] = readers[k].at(block, cut_.columns, uniform && kernel_.places[k] != kTensor);
     }
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];

@@ -18,12 +18,12 @@ void snake_beta_backward_block_double_double(
   T* grad_x = outputs[0];
   T* grad_alpha = outputs[1];
   T* grad_beta = outputs[2];
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
-  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    snake_beta_backward_double_double<autofn::DoubleDouble>(grad[i], x[i], alpha[i], beta[i],
-        grad_x[i], grad_alpha[i], grad_beta[i]);
+    snake_beta_backward_double_double<autofn::DoubleDouble>(grad[i], x[i], alpha[i * step],
+        beta[i * step], grad_x[i], grad_alpha[i], grad_beta[i]);
   }
 }
 
@@ -42,13 +42,13 @@ void snake_beta_double_backward_block_double_double(
   T* grad_x = outputs[1];
   T* grad_alpha = outputs[2];
   T* grad_beta = outputs[3];
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
-  (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    snake_beta_double_backward_double_double<autofn::DoubleDouble>(grad[i], d_x[i], d_alpha[i],
-        d_beta[i], x[i], alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i],
-        grad_beta[i]);
+    snake_beta_double_backward_double_double<autofn::DoubleDouble>(grad[i], d_x[i],
+        d_alpha[i * step], d_beta[i * step], x[i], alpha[i * step], beta[i * step],
+        grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
   }
 }
 

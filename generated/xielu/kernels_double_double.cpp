@@ -17,11 +17,11 @@ void xielu_forward_block_double_double(
   const T beta = T(numbers[0]);
   const T eps = T(numbers[1]);
   T* out = outputs[0];
-  (void)uniform;
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    out[i] = xielu_forward_double_double<autofn::DoubleDouble>(x[i], alpha_p[i], alpha_n[i],
-        beta, eps);
+    out[i] = xielu_forward_double_double<autofn::DoubleDouble>(x[i], alpha_p[i * step],
+        alpha_n[i * step], beta, eps);
   }
 }
 
@@ -38,11 +38,11 @@ void xielu_backward_block_double_double(
   T* grad_x = outputs[0];
   T* grad_alpha_p = outputs[1];
   T* grad_alpha_n = outputs[2];
-  (void)uniform;
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    xielu_backward_double_double<autofn::DoubleDouble>(grad[i], x[i], alpha_p[i], alpha_n[i],
-        beta, eps, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+    xielu_backward_double_double<autofn::DoubleDouble>(grad[i], x[i], alpha_p[i * step],
+        alpha_n[i * step], beta, eps, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
   }
 }
 
@@ -63,12 +63,12 @@ void xielu_double_backward_block_double_double(
   T* grad_x = outputs[1];
   T* grad_alpha_p = outputs[2];
   T* grad_alpha_n = outputs[3];
-  (void)uniform;
+  const std::int64_t step = uniform ? 0 : 1;  // between parameters
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
-    xielu_double_backward_double_double<autofn::DoubleDouble>(grad[i], d_x[i], d_alpha_p[i],
-        d_alpha_n[i], x[i], alpha_p[i], alpha_n[i], beta, eps, grad_grad[i], grad_x[i],
-        grad_alpha_p[i], grad_alpha_n[i]);
+    xielu_double_backward_double_double<autofn::DoubleDouble>(grad[i], d_x[i],
+        d_alpha_p[i * step], d_alpha_n[i * step], x[i], alpha_p[i * step], alpha_n[i * step],
+        beta, eps, grad_grad[i], grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
   }
 }
 
