@@ -39,6 +39,8 @@ def compact(expr: Expr) -> Expr:
     if few and hidden.is_polynomial() and not hidden.has(sympy.Float):
         # x**2 + 2*x*y + y**2 cancels where (x + y)**2 does not.
         candidates.append(sympy.factor(hidden))
+    if few:
+        candidates += _by_signs(hidden, shown)
     roots = [symbol for symbol, node in shown.items() if isinstance(node, heads.root_sum)]
     if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
         fraction = _fraction(hidden)
@@ -131,6 +133,32 @@ def _divides_by_sum(expr: Expr) -> bool:
         power.exp.is_negative and isinstance(power.base, Add) and power.base.free_symbols
         for power in expr.atoms(Pow)
     )
+
+
+def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
+    """The expression with u as sign(u)*|u|, for every u of which it has the size.
+
+    In a*u - a*|u|*sign(u) + u*|u| the first terms are gone so, of which few digits would be left.
+    """
+    nodes = {node: symbol for symbol, node in shown.items()}
+    sizes = [node for node in nodes if isinstance(node, sympy.Abs)]
+    if not sizes or expr.has(sympy.Float):
+        return []
+    found, differences = _of_differences(expr)
+    hidden = {total: d for d, total in differences.items()}
+    for size in sizes:
+        u, a = hidden.get(size.args[0], size.args[0]), nodes[size]
+        s = nodes.get(sympy.sign(size.args[0]), Symbol("_s", real=True))
+        top, bottom = sympy.fraction(sympy.together(found.xreplace({u: s * a})))
+        if not top.is_polynomial(s) or bottom.has(s):
+            return []
+        found = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
+        if {s, a} <= {*Mul.make_args(found)}:
+            found = found / (s * a) * u
+        if s not in shown and found.has(s):
+            return []
+    found = found.xreplace(differences)
+    return [] if found == expr else [found]
 
 
 def _by_relations(fraction: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:

@@ -257,6 +257,13 @@ def test_nan_in_nan_out() -> None:
     assert truth(Piecewise((x, x > 0), (7, True)), x=math.nan)[0] == 7.0
 
 
+def test_what_differs_from_one_in_no_digit() -> None:
+    """1 + erf(-60) is 1e-1566; the logarithm tells what became of it."""
+    assert truth(log(1 + erf(x)), x=-60.0)[0] == pytest.approx(-3604.6669, abs=1e-4)
+    assert truth(log(3 - 3 * tanh(x)), x=5000.0) == (log(6.0) - 10000.0, [-2.0])
+    assert truth(log(x + 1 - x - 1 / (1 + exp(-x))), x=9000.0) == (-9000.0, [-1.0])
+
+
 # --- limits --------------------------------------------------------------------------------
 
 LIMITS = [

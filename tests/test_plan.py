@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from mpmath import mp
-from sympy import Max, exp, log, sin, tanh
+from sympy import Abs, Max, Symbol, exp, log, sin, sqrt, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
@@ -197,3 +197,32 @@ def test_a_zero_branch_hides_what_it_is_multiplied_with() -> None:
     for select in selects:
         otherwise = variant.vjp.nodes[select.args[2]]
         assert otherwise.op == "constant"
+
+
+@formula
+def log_share(x, y, r: Learnable = 2.0):
+    return y * log(x / (x + r))
+
+
+def test_a_limit_brings_no_input_into_a_gradient() -> None:
+    """That of y is selected at infinite x; y itself is not saved for it."""
+    (variant,) = made(log_share.definition).variants
+    for program in (variant.vjp, variant.kernels["backward"]):
+        (of_y,) = (output.node for output in program.outputs if output.like == "y")
+        needed = {of_y}
+        for k in range(of_y, -1, -1):
+            needed.update(program.nodes[k].args if k in needed else ())
+        assert "y" not in {program.nodes[k].input for k in needed}
+
+
+def test_what_cancels_by_the_sign_of_an_input_is_gone() -> None:
+    """The gradient of a Matern kernel, of which no digits would be left near 0."""
+    x = Symbol("x", real=True)
+
+    @formula
+    def matern(x):
+        return (1 + sqrt(3) * Abs(x)) * exp(-sqrt(3) * Abs(x))
+
+    (variant,) = made(matern.definition).variants
+    (gradient,) = variant.derivation.vjp
+    assert gradient == -3 * Symbol("_grad", real=True) * x * exp(-sqrt(3) * Abs(x))

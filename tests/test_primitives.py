@@ -88,6 +88,10 @@ extern "C" void run_{name}(const float* x, const float* w, float* y, double* z, 
         source += f"""
 extern "C" double one_{name}(double x, double rest) {{ return autofn::{name}(x, rest); }}
 """
+    for name in ("sin", "cos"):
+        source += f"""
+extern "C" float sum_{name}(float x, float rest) {{ return autofn::{name}(x, rest); }}
+"""
     (folder / "all.cpp").write_text(source)
     library = folder / "all.so"
     command = ["g++", *FLAGS, "-march=native", "-shared", "-fPIC", f"-I{TEXTS}"]
@@ -100,6 +104,11 @@ extern "C" double one_{name}(double x, double rest) {{ return autofn::{name}(x, 
         getattr(loaded, f"one_{name}").restype = ctypes.c_double
 
     def run(name, x, w):
+        if name.startswith("sum_"):
+            function = getattr(loaded, name)
+            function.restype = ctypes.c_float
+            pairs = zip(x.tolist(), w.tolist(), strict=True)
+            return [function(ctypes.c_float(a), ctypes.c_float(b)) for a, b in pairs]
         if name in WAVES and x.dtype == np.float64:
             function = getattr(loaded, f"one_{name}")
             pairs = zip(x.tolist(), w.tolist(), strict=True)
@@ -186,6 +195,25 @@ def test_near_sines_in_double(name, values):
                 unit = mpmath.mpf(2) ** (mpmath.mag(truth) - 53)
                 # The last digit of what was lost may be lost again.
                 assert abs(got - truth) <= float(said[1]) * unit + abs(b) * 2.0**-52, (a, b)
+
+
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_sines_of_large_sums(name, values):
+    """Both numbers of any size, their sum next to multiples of pi / 2 too."""
+    rng = np.random.default_rng(0)
+    sizes = 2.0 ** rng.uniform(17.1, 127, 2000)
+    x = (sizes * rng.choice([-1, 1], sizes.size)).astype(np.float32)
+    any_size = (2.0 ** rng.uniform(-140, 127, 1000) * rng.choice([-1, 1], 1000)).astype(np.float32)
+    with mpmath.workprec(300):
+        to_root = [float(-(mpmath.mpf(v) % (mpmath.pi / 2))) for v in x[1000:].tolist()]
+    rest = np.concatenate([any_size, np.array(to_root, np.float32)])
+    function = getattr(mpmath, name)
+    for a, b, got in zip(x.tolist(), rest.tolist(), values(f"sum_{name}", x, rest), strict=True):
+        with mpmath.workprec(400):
+            truth = function(mpmath.mpf(a) + mpmath.mpf(b))
+            unit = mpmath.mpf(2) ** (mpmath.mag(truth) - 24)
+            # Each argument in turns is right to the last place of a double.
+            assert abs(got - truth) <= unit + 2.0**-50, (a, b)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if n not in BINARY])

@@ -27,7 +27,7 @@ from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, EXACT, rounded
 from autofn.rewrite.judge import Error, Sample, error, sampled
 from autofn.rewrite.memory import remembered
-from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus
+from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus, ratio
 from autofn.rewrite.search import Candidate, choose
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.steps import stages
@@ -98,6 +98,7 @@ EVEN = {
     "root of a square and a constant", "cosh times sech**2", "sech", "sec", "1 + sinh**2",
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",
     "root - what its square has", "derivative of sin**2 over its argument",
+    "cos - cos of a multiple", "tan over tan of a multiple",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 
@@ -112,9 +113,9 @@ def test_a_wrong_sign_in_a_replacement_is_noticed(rule: Rule) -> None:
 
 
 def program_of(expr: Expr) -> Program:
-    # An exponent that is known at run time is a head by the time programs are made, and U - V the
-    # difference of what they stand for.
-    expr = expr.replace(minus, lambda u, v: u - v)
+    # An exponent that is known at run time is a head by the time programs are made, and U - V and
+    # U / V those of what they stand for.
+    expr = expr.replace(minus, lambda u, v: u - v).replace(ratio, lambda u, v: u / v)
     powers = {p: heads.power(*p.args) for p in expr.atoms(sympy.Pow) if not p.exp.is_number}
     fixed = (V, C) if expr.has(C) and expr.has(V) else ()
     axes = {s: frozenset[str]() if s in fixed else frozenset({ELEMENT}) for s in (U, V, C)}
@@ -150,7 +151,9 @@ SPECIAL: dict[str, Expr] = {
     "softplus - another of the same tensor": -x * NUMBER,
     "log of a number + exp": NUMBER,
     "log of a product with tanh": 1 + x**2,
+    "cos - cos of a multiple": NUMBER * x,
     "sin over sin of a multiple": NUMBER * x,
+    "tan over tan of a multiple": NUMBER * x,
     "exp - 1 over that of a multiple": NUMBER * x,
     "exp - exp of a multiple": NUMBER * x,
     "number - a multiple of exp": NUMBER,
@@ -229,6 +232,27 @@ def test_log_of_pieces_is_that_of_each() -> None:
     gate = sympy.Piecewise((x + 1, x >= 0), (1 / (1 + exp(-x)), True))
     expected = sympy.Piecewise((heads.log1p(x), x >= 0), (-heads.softplus(-x), True))
     assert recognise(log(gate)) == expected
+
+
+def test_a_zero_as_slow_as_one_over_log_is_none_beside_a_logarithm() -> None:
+    """(x**k - 1)/k as exp(k*log(x)): at 0 it is -1/k, not 0 times infinity taken for 0."""
+    found = recognise((exp(NUMBER * log(x)) - 1) / NUMBER, frozenset({NUMBER}))
+    assert not found.has(heads.xlogy)
+    assert recognise(x * log(x) / (1 + x)).has(heads.xlogy)
+
+
+def test_expected_improvement_in_its_tail() -> None:
+    """log(u*normcdf(u) + density(u)) at any multiple, whichever term has taken in what."""
+    z = (x - 1) / y
+    written = log((x - 1) * (1 + sympy.erf(z / sympy.sqrt(2))) / 2
+                + y * exp(-(z**2) / 2) / sympy.sqrt(2 * sympy.pi))  # fmt: skip
+    found = recognise(written).xreplace({x: U, y: V})
+    for u in (-3.0, -7.9, -8.1, -60.0, 2.0):
+        (value,) = exact(program_of(found), {"U": 1 + u, "V": 1.0})
+        with mp.workprec(12000):
+            tail = u * mp.erfc(-mp.mpf(u) / mp.sqrt(2)) / 2
+            truth = mp.log(tail + mp.exp(-(mp.mpf(u) ** 2) / 2) / mp.sqrt(2 * mp.pi))
+            assert abs(value - truth) < 1e-14 * abs(truth), u
 
 
 def test_what_is_no_multiple_stays() -> None:
@@ -318,7 +342,9 @@ EXPRESSIONS = [
     ROOTED_FRACTION,
     heads.sigmoid(x) - y * heads.sigmoid(-x),
     1 + y**2 * (heads.phi(1, x * y) - heads.phi(2, x * y)),
+    y * heads.phi(2, x * y) / heads.phi(1, x * y) + 1 / heads.phi(1, -x * y),
     sympy.sin(2 * x) + y * sympy.cos(x),
+    y * (x * heads.normcdf(x / y) + y * exp(-((x / y) ** 2) / 2) / sympy.sqrt(2 * sympy.pi)),
 ]
 FORMS = [name for name, _ in candidates.FORMS]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Add, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
+from sympy import Abs, Add, Basic, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -18,8 +18,10 @@ from autofn.errors import FormulaError
 from autofn.rewrite.exponentials import exponents, in_exponential
 from autofn.rewrite.formats import DOUBLE, EXACT
 from autofn.rewrite.heads import choose, decay, inverse
+from autofn.rewrite.match import as_integral_of_normcdf
 from autofn.rewrite.near_root import function_of
 from autofn.rewrite.near_zero import T
+from autofn.rewrite.rules import integral_of_normcdf
 
 VANISHED = 48
 """exp(-48) is nothing beside 1, in float64 too, and its square is no subnormal number."""
@@ -225,6 +227,8 @@ def _number(expr: Expr) -> Expr | None:
     plain = expr.replace(
         lambda node: isinstance(node, heads.Head), lambda node: node.definition(*node.args)
     )
+    if plain.has(sympy.nan, sympy.zoo, sympy.oo):
+        return None
     value = _evaluated(sympy.cancel(plain) if plain.free_symbols else plain)
     return value if value is not None and value.is_number and value.is_finite else None
 
@@ -310,6 +314,61 @@ def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
         return None
     slope, below = (sympy.factor(sympy.together(each)) for each in (slope, below))
     return heads.times_exp(slope, u) + below
+
+
+def with_phi_ratios_far(expr: Expr) -> Expr:
+    """Quotients with phi_n(u), and fractions in exp(-|u|) where |u| is over 2.
+
+    phi_2(u)/phi_1(u) is infinite over infinite far above 0; in all, its factors may be exp(-u).
+    """
+    heads_in = expr.atoms(heads.phi)
+    divides = any(
+        each.exp.is_negative and each.base.has(heads.phi) for each in expr.atoms(sympy.Pow)
+    )
+    arguments = sorted({each.args[1] for each in heads_in}, key=sympy.default_sort_key)
+    u = arguments[-1] if arguments else S.Zero
+    if not divides or {*arguments} - {u, -u} or trees.size(expr) > 2 * LIMIT:
+        return expr
+    above, below = (_in_decay(expr, heads_in, u, sign) for sign in (1, -1))
+    if above is None or below is None:
+        return expr
+    return Piecewise((above, u > 2), (below, u < -2), (expr, S.true), evaluate=False)
+
+
+def _in_decay(expr: Expr, heads_in: set[Expr], u: Expr, sign: int) -> Expr | None:
+    """A quotient with phi_n(u) and phi_n(-u) for such a sign of u, as a fraction in exp(-|u|)."""
+    t = sympy.Dummy("t", positive=True)
+    grown = {u: t**-sign, -u: t**sign}
+    known: dict[Basic, Basic] = {heads.expm1(v): e - 1 for v, e in grown.items()}
+    known |= {sympy.exp(v): e for v, e in grown.items()}
+    for head in heads_in:
+        n, v = head.args
+        known[head] = (grown[v] - Add(*(v**k / sympy.factorial(k) for k in range(n)))) / v**n
+    plain = expr.xreplace(known)
+    if not plain.is_rational_function():
+        return None
+    found = sympy.factor(sympy.together(plain))
+    power = sum(
+        each.as_base_exp()[1]
+        for each in Mul.make_args(found)
+        if each.has(t) and each.as_base_exp()[0] == t
+    )
+    bounded = (found / t**power).xreplace({t: sympy.exp(-sign * u)})
+    return heads.times_exp(bounded, -sign * power * u)
+
+
+# --- the normal distribution ------------------------------------------------------------------
+
+
+def with_normal_tails(expr: Expr) -> Expr:
+    """Sums with u*normcdf(u) + the density of u, and its tail where u is below -8."""
+    found: dict[Expr, Expr] = {}
+    for node in trees.nodes(expr):
+        if isinstance(node, Add) and (parts := as_integral_of_normcdf(node)) is not None:
+            m, u, left = parts
+            far, near = integral_of_normcdf(u).args
+            found[node] = Piecewise((left + m * far[0], far[1]), (node, near[1]), evaluate=False)
+    return trees.replaced(expr, found) if found else expr
 
 
 # --- sums ------------------------------------------------------------------------------------

@@ -58,7 +58,7 @@ LARGE = (3.4028234663852886e38, 2.0**60, 2.0**40)
 """What may stand for infinity: the largest number of single precision, and such as have finite
 powers."""
 
-ENDLESS, VANISHING = 2.0**28, 2.0**-80
+ENDLESS, VANISHING = 2.0**28, 2.0**-60
 """Of what size a result is infinite, or 0, at a number that stands for infinity."""
 
 WAVES = frozenset("sin cos sin_of_sum cos_of_sum".split())
@@ -193,6 +193,11 @@ class Limits:
                     seen.add((turn, k))
         return {k for k, is_small in small.items() if is_small}
 
+    def _beside(self, program: Program, output: Output, name: str) -> list[str]:
+        """What else an output is of: other inputs may be absent."""
+        own = set() if output.node is None else _inputs_of(program, output.node)
+        return [each for each in self._differentiable if each != name and each in own]
+
     def _at(self, name: str, sign: int) -> list[Point]:
         """The points, one a setting, at which a tensor is infinite."""
         return [{**setting, name: sign * math.inf} for setting in self._settings]
@@ -268,9 +273,9 @@ class Limits:
         """The program with these limits of its outputs below the first edge and above the other."""
         (lows, highs), (lower, upper) = sides, edges
         grown = _Grown(program)
-        beside = [each for each in self._differentiable if each != name and each in program.used()]
         outputs = []
         for output, low, high in zip(program.outputs, lows, highs, strict=True):
+            beside = self._beside(program, output, name)
             same = low is not None and low == high and lower == upper
             both = [(low, "both", lower)]
             for limits, relation, edge in (

@@ -53,6 +53,7 @@ _IN_LOG = {
 (_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
 (_OVER_SINE,) = (rule for rule in PRODUCTS if rule.name == "acos over its sine")
 (_OVER_EXPS,) = (rule for rule in PRODUCTS if rule.name == "exp over a sum of two")
+(_OF_INTEGRAL,) = (rule for rule in LOGARITHMS if rule.name == "log of an integral of normcdf")
 (_LESS_LOG,) = (rule for rule in SUMS if rule.name == "u less the log of a sum of exps")
 
 
@@ -90,6 +91,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return parts
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
+        if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
+            return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
     if isinstance(node, sympy.asinh | sympy.acosh):
         return _first(AREAS, lambda rule: _whole(rule, node, parameters))
@@ -131,7 +134,7 @@ def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
         if pattern == expr:
             yield found
     elif isinstance(pattern, Mul) and pattern.args[0].is_number:
-        factor, rest = pattern.as_coeff_Mul()
+        factor, rest = pattern.as_independent(*pattern.free_symbols, as_Add=False)
         yield from match(rest, expr / factor, found)
     elif isinstance(pattern, Add):
         if isinstance(expr, Add):
@@ -295,6 +298,33 @@ def _log_of_share(node: Add) -> Expr | None:
     return None
 
 
+def as_integral_of_normcdf(node: Expr) -> tuple[Expr, Expr, Expr] | None:
+    """m, u and what is left of a sum with m*(u*normcdf(u) + the normal density of u)."""
+    terms = [_unfolded(term) for term in node.args] if isinstance(node, Add) else []
+    for k, term in enumerate(terms):
+        heads_in = [each for each in Mul.make_args(term) if isinstance(each, heads.normcdf)]
+        if len(heads_in) != 1:
+            continue
+        u = _unfolded(heads_in[0].args[0])
+        for n, other in enumerate(terms):
+            # As a whole: either term may have taken in what m and u have of each other.
+            m = other * sympy.exp(sympy.expand(u**2 / 2)) * sqrt(2 * sympy.pi)
+            m = sympy.powsimp(m, combine="exp")
+            if n == k or not other.has(sympy.exp) or trees.size(m) > trees.size(other):
+                continue
+            if _equal(m * u, term / heads_in[0]):
+                left = [each for i, each in enumerate(node.args) if i not in (k, n)]
+                return m, heads_in[0].args[0], Add(*left)
+    return None
+
+
+def _log_of_integral(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    found = as_integral_of_normcdf(node)
+    if found is None or found[2] != 0 or not _holds(_OF_INTEGRAL, {U: found[1]}, parameters):
+        return None
+    return sympy.log(found[0]) + _put(_OF_INTEGRAL, {U: found[1]})
+
+
 def _exponents(node: Expr) -> list[Expr]:
     """a, b, c of logaddexp(logaddexp(a, b), c); 0, a, b of softplus(logaddexp(a, b))."""
     if isinstance(node, heads.softplus) and isinstance(node.args[0], heads.logaddexp):
@@ -326,6 +356,7 @@ def _stands_alone(
 
 
 def _unfolded(term: Expr) -> Expr:
+    """Its products with exp multiplied out."""
     heads_in = [each for each in Mul.make_args(term) if isinstance(each, heads.times_exp)]
     term = term.xreplace({each: each.args[0] * sympy.exp(each.args[1]) for each in heads_in})
     return sympy.expand_mul(term) if term.has(heads.phi) else term
@@ -559,7 +590,7 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             d, exponent = other.as_base_exp()
             if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):
                 continue
-            ratio = u / d
+            ratio = sympy.cancel(u / d) if isinstance(u, Add) else u / d
             if j != i and not ratio.free_symbols & d.free_symbols:
                 rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                 whole = (ratio * _put(rule, {U: u})) ** sign

@@ -96,6 +96,17 @@ class minus(sympy.Function):  # type: ignore[misc]
         return sympy.expand_mul((u - v).xreplace(whole))
 
 
+class ratio(sympy.Function):  # type: ignore[misc]
+    """U / V in lowest terms: of k*x and x that is k."""
+
+    nargs = (2,)
+    is_real = True
+
+    @classmethod
+    def eval(cls, u: Expr, v: Expr) -> Expr | None:
+        return None if {u, v} == {U, V} else sympy.cancel(u / v)
+
+
 Bindings = Mapping[Symbol, Expr]
 Condition = Callable[[Bindings, frozenset[Symbol]], bool]
 """Whether a match counts, from what the wildcards stand for and the symbols of parameters."""
@@ -196,6 +207,8 @@ def _vanish_together(found: Bindings, parameters: frozenset[Symbol]) -> bool:
 
 def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
     """Whether u is 0 where a factor of the product is, or is a tensor's probability."""
+    if _vanishes_slowly(product, u):
+        return False
     if any(each in (u, 1 - u) for each in u.free_symbols - parameters):
         return varies(product, parameters)
     bases = [factor.as_base_exp() for factor in sympy.Mul.make_args(product)]
@@ -203,6 +216,15 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
         power.is_positive and base.free_symbols and _is_zero_where(base, u, parameters)
         for base, power in bases
     )
+
+
+def _vanishes_slowly(v: Expr, u: Expr) -> bool:
+    """Whether v is 0 where u is but infinite when multiplied by log(u), or finite, as 1/log(u)."""
+    if isinstance(v, phi) or (isinstance(v, sympy.Pow) and v.exp.is_negative):
+        return bool(v.has(log(u)))
+    if isinstance(v, sympy.Function):
+        return False
+    return any(_vanishes_slowly(each, u) for each in v.args)
 
 
 def _is_zero_where(base: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
@@ -266,6 +288,32 @@ def _log_normcdf(u: Expr) -> Expr:
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
 
 
+_INTEGRAL = tuple(Float(c, 20) for c in (
+    "2661691152.821792401", "-373233306.8865315799", "29593161.450881590547",
+    "-1970341.5985767838622", "134692.90253860628184", "-10392.732649579837265",
+    "944.99264235364952789", "-104.9999859293524168", "14.999999986094884447",
+    "-2.999999999994607041", "0.99999999999999965229",
+))  # fmt: skip
+"""(1 - u*normcdf(-u)/density(u))*u**2 as a polynomial in 1/u**2, fitted like `_TAIL`."""
+
+
+def integral_of_normcdf(u: Expr) -> Expr:
+    """u*normcdf(u) + the normal density of u, whose terms cancel far below 0."""
+    far = exp(-(u**2) / 2) / sqrt(2 * pi) * u**-2 * polynomial(_TAIL_CUT, u**-2, *_INTEGRAL)
+    return Piecewise((far, u < -8), (_plain_integral(u), True), evaluate=False)
+
+
+def _log_integral_of_normcdf(u: Expr) -> Expr:
+    tail = polynomial(_TAIL_CUT, u**-2, *_INTEGRAL)
+    far = -(u**2) / 2 - 2 * log(-u) - log(2 * pi) / 2 + log(tail)
+    # No u that is beyond -8: the branch is done.
+    return Piecewise((far, u < -8), (log(_plain_integral(Max(u, -8))), True), evaluate=False)
+
+
+def _plain_integral(u: Expr) -> Expr:
+    return u * normcdf(u) + exp(-(u**2) / 2) / sqrt(2 * pi)
+
+
 _TAIL_FROM = Integer(6)
 """An argument of erfc that does not get beyond is that of no tail."""
 
@@ -307,6 +355,9 @@ LOGARITHMS = (
          "erfc underflows", _ABRAMOWITZ, {U: 30.0, V: 0.3}),
     Rule("log of a product with normcdf", log(V * normcdf(U)), log(V) + _log_normcdf(U),
          "normcdf underflows", _ABRAMOWITZ, {U: -40.0, V: 0.3}),
+    Rule("log of an integral of normcdf", log(_plain_integral(U)), _log_integral_of_normcdf(U),
+         "the difference cancels, and vanishes", _ABRAMOWITZ, {U: -30.0},
+         where=lambda found, _: not found[U].has(Max)),
     Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
     Rule("log of both of two sides", log(sigmoid(-U) * sigmoid(V) + sigmoid(U) * sigmoid(-V)),
@@ -398,6 +449,9 @@ SUMS = (
     Rule("derivative of u times phi_1",
          phi(Integer(1), U) + U * phi(Integer(1), U) - U * phi(Integer(2), U), exp(U),
          _CANCELS, "Hochbruck and Ostermann, Exponential integrators", {U: -30.0}),
+    Rule("derivative of u over exp - 1",
+         1 + U - U * phi(Integer(2), U) / phi(Integer(1), U), 1 / phi(Integer(1), -U),
+         _CANCELS, "Hochbruck and Ostermann, Exponential integrators", {U: -30.0}),
     Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
     Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
@@ -424,6 +478,9 @@ SUMS = (
     Rule("1 + tanh", 1 + tanh(U), 2 * sigmoid(2 * U), _CANCELS, _ABRAMOWITZ, {U: -9.3}),
     Rule("1 - tanh", 1 - tanh(U), 2 * sigmoid(-2 * U), _CANCELS, _ABRAMOWITZ, {U: 9.3}),
     Rule("1 - cos", 1 - cos(U), 2 * sin(U / 2) ** 2, _CANCELS, _GOLDBERG, {U: 1.3e-3}),
+    Rule("cos - cos of a multiple", cos(U) - cos(V),
+         -2 * sin((ratio(U, V) + 1) * V / 2) * sin((ratio(U, V) - 1) * V / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 1.3e-3, V: 2.1e-3}, where=_is_multiple),
     Rule("1 + sin", 1 + sin(U), 2 * sin(U / 2 + pi / 4) ** 2,
          _CANCELS, _ABRAMOWITZ, {U: -1.57}),
     Rule("1 - sin", 1 - sin(U), 2 * sin(U / 2 - pi / 4) ** 2,
@@ -497,7 +554,10 @@ PRODUCTS = (
          "sigmoid underflows where exp overflows", _PYTENSOR, {U: 100.0, V: -101.0}),
     Rule("acos over its sine", acos(U) / sqrt(1 - U**2), _acos_over_its_sine(U),
          "0 / 0 at 1", _ABRAMOWITZ, {U: 1.0}),
-    Rule("sin over sin of a multiple", sin(U) / sin(V), U / V * sinc(U) / sinc(V),
+    Rule("sin over sin of a multiple", sin(U) / sin(V), ratio(U, V) * sinc(U) / sinc(V),
+         "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
+    Rule("tan over tan of a multiple", tan(U) / tan(V),
+         ratio(U, V) * sinc(U) * cos(V) / (sinc(V) * cos(U)),
          "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
     Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V),
          U / V * phi(Integer(1), U) / phi(Integer(1), V), "0 / 0 at 0",

@@ -137,6 +137,8 @@ class Program:
         return lambda registers: perturbed(node(registers), self.size, self.seed + place)
 
     def _operation(self, expr: Basic) -> Node:
+        if isinstance(expr, sympy.Add) and not self._rounded:
+            expr = _with_tails(expr)
         if isinstance(expr, sympy.Add | sympy.Mul):
             return self._fold(add if isinstance(expr, sympy.Add) else mul, expr.args)
         if isinstance(expr, sympy.Pow):
@@ -250,6 +252,35 @@ class Program:
                 known = any(self._with_gradient(arg) for arg in expr.args)
             self._has_gradient[expr] = known
         return known
+
+
+def _with_tails(total: sympy.Add) -> Expr:
+    """c + c*erf(u), c + c*tanh(u) and c - c/(1 + exp(u)) without the difference that they are.
+
+    1 + erf(-60) has its first digit in the 1566th place: no precision worth its time has it.
+    """
+    numbers = [term for term in total.args if term.is_Rational]
+    for term in total.args:
+        c, head = term.as_coeff_Mul()
+        if not numbers or abs(c) != abs(numbers[0]):
+            continue
+        same = c == numbers[0]
+        if isinstance(head, sympy.erf):
+            (u,) = head.args
+            tail = sympy.erfc(-u if same else u, evaluate=False)
+        elif isinstance(head, sympy.tanh):
+            (u,) = head.args
+            tail = 2 / (1 + sympy.exp(-2 * u if same else 2 * u))
+        elif head.is_Pow and head.exp == -1 and isinstance(head.base, sympy.Add) and not same:
+            exps = [each for each in head.base.args if each != 1]
+            if len(exps) != 1 or not isinstance(exps[0], sympy.exp):
+                continue
+            tail = 1 / (1 + sympy.exp(-exps[0].args[0]))
+        else:
+            continue
+        left = [each for each in total.args if each not in (term, numbers[0])]
+        return sympy.Add(*left, sympy.Mul(numbers[0], tail, evaluate=False), evaluate=False)
+    return total
 
 
 def _register(slot: int) -> Node:

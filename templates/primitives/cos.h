@@ -19,10 +19,10 @@ AUTOFN_FN double cos(double x) { return std::cos(x); }
 AUTOFN_FN float cos(float x, float rest) {
 #ifdef __CUDACC__
   if (std::fabs(x) <= 0x1p+17f) return cos_near(x, rest);
-  return cos_of_sum(x, rest);
+  return sin_half_turns(x, rest, 0.5);
 #else
   const float ordinary = cos_near(x, rest);
-  const float large = cos_of_sum(x, rest);
+  const float large = sin_half_turns(x, rest, 0.5);
   return std::fabs(x) <= 0x1p+17f ? ordinary : large;
 #endif
 }

@@ -19,10 +19,10 @@ AUTOFN_FN double sin(double x) { return std::sin(x); }
 AUTOFN_FN float sin(float x, float rest) {
 #ifdef __CUDACC__
   if (std::fabs(x) <= 0x1p+17f) return sin_near(x, rest);
-  return sin_of_sum(x, rest);
+  return sin_half_turns(x, rest, 0.0);
 #else
   const float ordinary = sin_near(x, rest);
-  const float large = sin_of_sum(x, rest);
+  const float large = sin_half_turns(x, rest, 0.0);
   return std::fabs(x) <= 0x1p+17f ? ordinary : large;
 #endif
 }

@@ -1,7 +1,13 @@
 // sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
 // turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
 // double, whose products with 29 bits are exact. No primitive itself.
-AUTOFN_FN float sin_half_turns(float x, double shift) {
+// The last bit of `whole` says whether that number is odd.
+struct HalfTurns {
+  double rest;
+  std::uint64_t whole;
+};
+
+AUTOFN_FN HalfTurns half_turns(float x, double shift) {
   // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
   // turns: such x start 55 bits later.
   const bool huge = std::fabs(x) >= 0x1p+80f;
@@ -20,23 +26,25 @@ AUTOFN_FN float sin_half_turns(float x, double shift) {
   // Twice: what is left may be 2^-30 of what is rounded.
   const double t = std::fma(y, c, r) + 0x1.8p+52;
   r = std::fma(y, d, std::fma(y, c, r - (t - 0x1.8p+52)));
-  const double z = r * r;
+  return {r, bits(t)};
+}
+
+AUTOFN_FN float sin_pi(HalfTurns x) {
+  const double z = x.rest * x.rest;
   double p = 0x1.3d4f9ba400098p-4;
   p = std::fma(p, z, -0x1.32474caa208c2p-1);
   p = std::fma(p, z, 0x1.46687dba43856p+1);
   p = std::fma(p, z, -0x1.4abbc04bc83bep+2);
   p = std::fma(p, z, 0x1.921fb51c82709p+1);
   // An odd number of half turns changes the sign.
-  return static_cast<float>(from_bits(bits(r * p) ^ (bits(t) << 63)));
+  return static_cast<float>(from_bits(bits(x.rest * p) ^ (x.whole << 63)));
 }
 
-// sin(x + rest) and cos(x + rest), both of any size.
-AUTOFN_FN float sin_of_sum(float x, float rest) {
-  return sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.5) +
-         sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.0);
-}
+AUTOFN_FN float sin_half_turns(float x, double shift) { return sin_pi(half_turns(x, shift)); }
 
-AUTOFN_FN float cos_of_sum(float x, float rest) {
-  return sin_half_turns(x, 0.5) * sin_half_turns(rest, 0.5) -
-         sin_half_turns(x, 0.0) * sin_half_turns(rest, 0.0);
+// The same of x + rest, both of any size.
+AUTOFN_FN float sin_half_turns(float x, float rest, double shift) {
+  const HalfTurns a = half_turns(x, shift), b = half_turns(rest, 0.0);
+  const double r = a.rest + b.rest, t = r + 0x1.8p+52;
+  return sin_pi({r - (t - 0x1.8p+52), a.whole ^ b.whole ^ bits(t)});
 }

@@ -56,7 +56,7 @@ AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
   const T v3 = v1 * (v1 < T(0) ? v2 + leak : v2 * leak + T(1)) / (v2 + T(1));
   const T v4 = std::fabs(v3);
-  const T v5 = v4 < T(8.271806125530277e-25) ? T(0) : v3;
+  const T v5 = v4 < T(8.673617379884035e-19) ? T(0) : v3;
   const T v6 = v4 > T(268435456.0) ? v3 * T(INFINITY) : v5;
   return std::fabs(x) >= T(INFINITY) ? v6 : v3;
 }
