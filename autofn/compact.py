@@ -41,6 +41,10 @@ def compact(expr: Expr) -> Expr:
         candidates.append(sympy.factor(hidden))
     if few:
         candidates += _by_signs(hidden, shown)
+    if few and isinstance(hidden, Add) and _divides_by_symbol(hidden):
+        fraction = _fraction(hidden)
+        # With terms left it overflows before the sum of fractions does.
+        candidates += [fraction] if not fraction.has(Add) else []
     roots = [symbol for symbol, node in shown.items() if isinstance(node, heads.root_sum)]
     if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
         fraction = _fraction(hidden)
@@ -126,6 +130,12 @@ def _compact_inside(node: Expr) -> Expr:
     if isinstance(node, heads.times_exp):
         return heads.times_exp(compact(node.args[0]), node.args[1])
     return node
+
+
+def _divides_by_symbol(total: Add) -> bool:
+    return total.has(Add) and any(
+        power.exp.is_negative and isinstance(power.base, Symbol) for power in total.atoms(Pow)
+    )
 
 
 def _divides_by_sum(expr: Expr) -> bool:

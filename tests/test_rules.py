@@ -98,7 +98,8 @@ EVEN = {
     "root of a square and a constant", "cosh times sech**2", "sech", "sec", "1 + sinh**2",
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",
     "root - what its square has", "derivative of sin**2 over its argument",
-    "cos - cos of a multiple", "tan over tan of a multiple",
+    "cos - cos of a multiple", "tan over tan of a multiple", "softplus - u times sigmoid",
+    "u times tanh - log of cosh",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 
@@ -181,6 +182,8 @@ def test_the_engine_finds_each_rule(rule: Rule) -> None:
 def test_sums_are_found_at_any_multiple_among_other_terms(rule: Rule) -> None:
     if rule.name in ("cosh**2 - sinh**2", "number - a multiple of exp"):
         return  # two rules hold; the wildcard is the multiple
+    if rule.name == "1 - one side or the other":
+        return  # multiplied out, it is another sum
     steps: list[Step] = []
     inside = rule.pattern.xreplace({U: x, V: SPECIAL.get(rule.name, y), C: sympy.Integer(3)})
     z = Symbol("z", real=True)
@@ -232,6 +235,23 @@ def test_log_of_pieces_is_that_of_each() -> None:
     gate = sympy.Piecewise((x + 1, x >= 0), (1 / (1 + exp(-x)), True))
     expected = sympy.Piecewise((heads.log1p(x), x >= 0), (-heads.softplus(-x), True))
     assert recognise(log(gate)) == expected
+
+
+def test_a_soft_label_is_one_side_where_it_is_one() -> None:
+    """The log of a focal loss' probability, where the chosen side or the other has vanished."""
+    p = 1 / (1 + exp(-x))
+    chosen = y * p + (1 - y) * (1 - p)
+    found = program_of(recognise(log(chosen)).xreplace({x: U, y: V}))
+    assert recognise(1 - chosen) == y * heads.sigmoid(-x) + (1 - y) * heads.sigmoid(x)
+    for u, v, expected in (
+        (-2000.0, 1.0, -2000.0),
+        (2000.0, 0.0, -2000.0),
+        (-2000.0, 0.25, math.log(0.75)),
+        (2000.0, 0.25, math.log(0.25)),
+        (2000.0, 1.0, 0.0),
+    ):
+        (value,) = simulated(found, {"U": u, "V": v})
+        assert float(value) == pytest.approx(expected, rel=1e-6, abs=1e-6), (u, v)
 
 
 def test_a_zero_as_slow_as_one_over_log_is_none_beside_a_logarithm() -> None:

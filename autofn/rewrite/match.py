@@ -25,12 +25,15 @@ from autofn.rewrite.rules import (
     PRODUCTS,
     REMOVABLE,
     ROOTS,
+    RULES,
     SUMS,
     Bindings,
     C,
     Rule,
     U,
     V,
+    log_of_times_expm1,
+    log_of_times_phi,
     log_of_times_sinh,
     vanishes_with,
     varies,
@@ -41,20 +44,25 @@ _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
 assert len(_BY_NAME) == len(NAMES)
 _ROOT, _ROOT_OF_EXP, _CUBE_ROOT = ROOTS
-(_TIMES_LOG,) = (rule for rule in PRODUCTS if rule.name == "v times log")
+_NAMED = {rule.name: rule for rule in RULES}
+_TIMES_LOG = _NAMED["v times log"]
 _IN_LOG = {
     head: rule
     for head in (heads.sigmoid, sympy.erfc, heads.normcdf, sympy.tanh)
     for rule in LOGARITHMS
     if rule.pattern == sympy.log(V * head(U))
 }
-(_WITH_EXP,) = (rule for rule in LOGARITHMS if rule.name == "log of v times exp")
-(_WITH_SINH,) = (rule for rule in LOGARITHMS if rule.name == "log of a product with sinh")
-(_SUM_OF_EXPS,) = (rule for rule in LOGARITHMS if rule.name == "log of a sum of exps")
-(_OVER_SINE,) = (rule for rule in PRODUCTS if rule.name == "acos over its sine")
-(_OVER_EXPS,) = (rule for rule in PRODUCTS if rule.name == "exp over a sum of two")
-(_OF_INTEGRAL,) = (rule for rule in LOGARITHMS if rule.name == "log of an integral of normcdf")
-(_LESS_LOG,) = (rule for rule in SUMS if rule.name == "u less the log of a sum of exps")
+_WITH_EXP = _NAMED["log of v times exp"]
+_IN_PIECES = {
+    sympy.sinh(U): (_NAMED["log of a product with sinh"], log_of_times_sinh),
+    heads.expm1(U): (_NAMED["log of a product with exp - 1"], log_of_times_expm1),
+    heads.phi(S.One, U): (_NAMED["log of a product with phi_1"], log_of_times_phi),
+}
+_SUM_OF_EXPS = _NAMED["log of a sum of exps"]
+_OVER_SINE = _NAMED["acos over its sine"]
+_OVER_EXPS = _NAMED["exp over a sum of two"]
+_OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
+_LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
 
 def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
@@ -200,8 +208,9 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
         if isinstance(base, heads.times_exp):
             v, u = base.args
             return _WITH_EXP, sympy.log(rest * v**power) + power * u
-        if isinstance(base, sympy.sinh) and not base.args[0].has(sympy.Min):
-            return _WITH_SINH, log_of_times_sinh(rest, base.args[0], power)
+        pieces = _IN_PIECES.get(base.func(*base.args[:-1], U)) if base.is_Function else None
+        if pieces is not None and _holds(pieces[0], {U: base.args[-1], V: rest}, parameters):
+            return pieces[0], pieces[1](rest, base.args[-1], power)
         rule = _IN_LOG.get(type(base))
         if rule is None:
             continue
@@ -584,7 +593,8 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             continue
         u = base.args[0]
         sign = 1 if power > 0 else -1
-        if sign < 0 and len(u.free_symbols - parameters) == 1:
+        own = u.free_symbols - parameters
+        if sign < 0 and len(own) == 1 and u.is_polynomial(*own):
             continue
         for j, other in enumerate(factors):
             d, exponent = other.as_base_exp()

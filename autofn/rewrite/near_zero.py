@@ -61,8 +61,13 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
         limited = _limited(node, parameters) or _limited_by_term(node, parameters)
         if limited is not None:
             return limited
-    node = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
-    return _regimes(node) if isinstance(node, Add) else node
+    visited = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
+    if not isinstance(visited, Add):
+        return visited
+    if visited.has(Piecewise) and (whole := _regimes(node)) != node:
+        # log(1 + x)/x has a limit by itself, and cancels with 1/(1 + x) all the same.
+        return whole
+    return _regimes(visited)
 
 
 def _is_regime(node: Basic) -> bool:

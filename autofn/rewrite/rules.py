@@ -151,6 +151,21 @@ def _signed_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not c.has(head) and sympy.expand_mul(c * head.args[0] - u) == 0
 
 
+def _is_of_both_signs(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether U is not a negative multiple of what is absolute."""
+    factor, size = found[U].as_coeff_Mul()
+    return not (factor.is_negative and isinstance(size, Abs))
+
+
+def _are_no_numbers(found: Bindings, _: frozenset[Symbol]) -> bool:
+    return not (found[U].is_number or found[V].is_number)
+
+
+def _grows(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether V times what grows with U is positive where that is large, and not done yet."""
+    return not (found[V].could_extract_minus_sign() or found[U].has(Min))
+
+
 def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not found[V].is_number
 
@@ -341,6 +356,33 @@ def log_of_times_sinh(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     return Piecewise((far, Abs(u) > _SINH_FROM), (near, True), evaluate=False)
 
 
+def log_of_times_expm1(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
+    """log(v * expm1(u)**n)"""
+    near = log(v * expm1(Min(u, _SINH_FROM)) ** n)
+    return Piecewise((n * u + log(v), u > _SINH_FROM), (near, True), evaluate=False)
+
+
+def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
+    """log(v * phi(1, u)**n)"""
+    near = log(v * phi(Integer(1), Min(u, _SINH_FROM)) ** n)
+    return Piecewise((n * (u - log(u)) + log(v), u > _SINH_FROM), (near, True), evaluate=False)
+
+
+def _log_of_sides(u: Expr, v: Expr) -> Expr:
+    # One side alone has vanished where it is all there is: its factor is 1, the other's 0.
+    this = log1p((1 - v) * expm1(Min(-u, _FAR))) - softplus(-u)
+    that = log1p(v * expm1(Min(u, _FAR))) - softplus(u)
+    above = log(v + (1 - v) * exp(-u)) - softplus(-u)
+    below = log(1 - v + v * exp(u)) - softplus(u)
+    return Piecewise(
+        (this, sympy.Eq(v, 1) & (u < 0)), (that, sympy.Eq(v, 0) & (u > 0)), (above, u > 0),
+        (below, True), evaluate=False,
+    )  # fmt: skip
+
+
+_FAR = Integer(80)
+"""Whose exponential is finite in single precision: the other side's weight, as good as infinite."""
+
 _SINH_FROM = Integer(40)
 """Beyond it exp(-2*u) is nothing beside 1, to a hundred bits."""
 
@@ -369,6 +411,12 @@ LOGARITHMS = (
     Rule("log of a product with sinh", log(V * sinh(U)), log_of_times_sinh(V, U),
          "sinh overflows", _MAECHLER, {U: 100.0, V: 0.3},
          where=lambda found, _: not found[U].has(Min)),
+    Rule("log of a product with exp - 1", log(V * expm1(U)), log_of_times_expm1(V, U),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3}, where=_grows),
+    Rule("log of a product with phi_1", log(V * phi(Integer(1), U)), log_of_times_phi(V, U),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3}, where=_grows),
+    Rule("log of one side or the other", log(V * sigmoid(U) + (1 - V) * sigmoid(-U)),
+         _log_of_sides(U, V), "sigmoid underflows", _PYTENSOR, {U: -200.0, V: 1.0}),
     Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
@@ -385,6 +433,11 @@ LOGARITHMS = (
          "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 1.0}),
     Rule("log of (1 + u)/(1 - u)", log((1 + U) / (1 - U)), 2 * atanh(U),
          "a quotient near 1 has few digits of what it differs by", _ABRAMOWITZ, {U: 1.3e-6}),
+    Rule("log of a sum over the difference", log((U + V) / (U - V)),
+         Piecewise((log1p(2 * V / (U - V)), U * V > 0), (-log1p(-2 * V / (U + V)), True),
+                   evaluate=False),
+         "a quotient near 1 has few digits of what it differs by", _ABRAMOWITZ,
+         {U: 1.0, V: 1.3e-6}, where=_are_no_numbers),
     Rule("log of a quotient of sigmoids", log(sigmoid(U) / sigmoid(V)),
          softplus(-V) - softplus(-U), "both underflow", _PYTENSOR, {U: -110.0, V: -111.0}),
     Rule("log of sigmoid times 1 + exp", log(sigmoid(U) * (1 + exp(V))),
@@ -401,6 +454,13 @@ def _exp_less_exp(u: Expr, v: Expr) -> Expr:
     far = exp(Max(u, -_NOTHING)) - exp(v)
     near = exp(v) * expm1(minus(u, v))
     return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
+
+
+def _tanh_less_logcosh(u: Expr) -> Expr:
+    # Marked as done by its bounds.
+    some, twice = Max(Min(u, 1), -1), 2 * Abs(u)
+    far = log(2) - softplus(-twice) - twice * sigmoid(-twice)
+    return Piecewise((far, Abs(u) > 1), (some * tanh(some) - logcosh(some), True), evaluate=False)
 
 
 def _softplus_less_softplus(u: Expr, v: Expr) -> Expr:
@@ -453,6 +513,13 @@ SUMS = (
          1 + U - U * phi(Integer(2), U) / phi(Integer(1), U), 1 / phi(Integer(1), -U),
          _CANCELS, "Hochbruck and Ostermann, Exponential integrators", {U: -30.0}),
     Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
+    Rule("1 - one side or the other", 1 - V * sigmoid(U) - (1 - V) * sigmoid(-U),
+         V * sigmoid(-U) + (1 - V) * sigmoid(U), _CANCELS, _HERBIE, {U: 20.0, V: 1.0}),
+    Rule("softplus - u times sigmoid", softplus(U) - U * sigmoid(U),
+         softplus(-Abs(U)) + Abs(U) * sigmoid(-Abs(U)), _CANCELS, _MAECHLER, {U: 30.0},
+         where=_is_of_both_signs),
+    Rule("u times tanh - log of cosh", U * tanh(U) - logcosh(U), _tanh_less_logcosh(U),
+         _CANCELS, _HERBIE, {U: 1e6}, where=lambda found, _: not found[U].has(Max)),
     Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("sigmoid - a lower one", sigmoid(U) - sigmoid(V),
@@ -510,7 +577,7 @@ SUMS = (
          _CANCELS, _GOLDBERG, {U: 1e-3, V: 1.0}),
     Rule("difference of squares", U**2 - V**2, (U - V) * (U + V),
          _CANCELS, _GOLDBERG, {U: 3.0001, V: 3.0},
-         where=lambda found, _: not (found[U].is_number or found[V].is_number)),
+         where=_are_no_numbers),
     Rule("root + u", root_sum(U, C) + U, 2 * mean_root(U, C),
          _CANCELS, _GOLDBERG, {U: -1e3, C: 1.0}),
     Rule("root - u", root_sum(U, C) - U, 2 * mean_root(-U, C),
