@@ -40,6 +40,9 @@ CARRIES = (31.9, 63.3, 63.9)
 BELOW_BORDERS = (0.4997, 0.9993, 1.4993, 1.9993)
 """Of one tensor: where functions of operations (exp(x) - 1 - x, say) leave their series near 0."""
 
+POWERS = tuple(10.0 ** (sign * 42 / n) for n in range(2, 7) for sign in (1, -1))
+"""Of one tensor: whose n-th powers, or the reciprocals of those, are subnormal with few digits."""
+
 SEVERAL = 96
 """Points where there are several tensors, of mixed magnitudes."""
 
@@ -92,6 +95,7 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
     """Values of the tensors, exact in float32, and of what else is given."""
     one = [_single(v) for v in (*ORDINARY, *TAILS, *MAGNITUDES, math.inf)]
     if len(tensors) == 1:
+        one += map(_single, POWERS)
         both = [sign * v for v in one for sign in (1.0, -1.0) if v or sign > 0]
         return [{tensors[0]: value, **given} for value in both]
     rng = Random(seed)

@@ -125,63 +125,6 @@ void snake_beta_backward_block(
 }
 
 template <typename T>
-void snake_beta_backward_block_16_bits(
-    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
-    bool uniform) {
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  const T* alpha = inputs[2];
-  const T* beta = inputs[3];
-  T* grad_x = outputs[0];
-  T* grad_alpha = outputs[1];
-  T* grad_beta = outputs[2];
-  (void)numbers;
-  if (uniform) {  // what depends on parameters alone is computed once
-    const T alpha_one = alpha[0];
-    const T beta_one = beta[0];
-    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-    constexpr std::int64_t kPart = 512;
-    for (std::int64_t first = 0; first < n; first += kPart) {
-      const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
-      for (std::int64_t i = first; i < last; ++i) {
-        snake_beta_backward_16_bits<T, autofn::kTried>(grad[i], x[i], alpha_one, beta_one,
-            grad_x[i], grad_alpha[i], grad_beta[i]);
-        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
-      }
-      if (odd == T(0)) continue;
-  #pragma omp simd
-      for (std::int64_t i = first; i < last; ++i) {
-        snake_beta_backward_16_bits(grad[i], x[i], alpha_one, beta_one, grad_x[i], grad_alpha[i],
-            grad_beta[i]);
-      }
-    }
-    return;
-  }
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
-    for (std::int64_t i = first; i < last; ++i) {
-      snake_beta_backward_16_bits<T, autofn::kTried>(grad[i], x[i], alpha[i], beta[i], grad_x[i],
-          grad_alpha[i], grad_beta[i]);
-      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
-    }
-    if (odd == T(0)) continue;
-#pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      snake_beta_backward_16_bits(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i],
-          grad_beta[i]);
-    }
-  }
-}
-
-template <typename T>
 void snake_beta_double_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -253,7 +196,7 @@ using namespace autofn_snake_beta;
 const Blocks kBlocks[] = {
     {snake_beta_forward_block<float>, snake_beta_forward_block<float>,
         snake_beta_forward_block<double>},
-    {snake_beta_backward_block<float>, snake_beta_backward_block_16_bits<float>,
+    {snake_beta_backward_block<float>, snake_beta_backward_block<float>,
         snake_beta_backward_block_double_double},
     {snake_beta_double_backward_block<float>, snake_beta_double_backward_block<float>,
         snake_beta_double_backward_block_double_double},

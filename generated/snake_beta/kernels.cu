@@ -114,13 +114,8 @@ template <typename S> struct snake_beta_backward_op {
     Pack<T, N> grad_x_v, grad_alpha_v, grad_beta_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      if constexpr (sizeof(S) == 2) {
-        snake_beta_backward_16_bits(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
-            widen(in.beta.at[k]), grad_x_v.at[k], grad_alpha_v.at[k], grad_beta_v.at[k]);
-      } else {
-        snake_beta_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
-            widen(in.beta.at[k]), grad_x_v.at[k], grad_alpha_v.at[k], grad_beta_v.at[k]);
-      }
+      snake_beta_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
+          widen(in.beta.at[k]), grad_x_v.at[k], grad_alpha_v.at[k], grad_beta_v.at[k]);
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_alpha != nullptr) at.store(1, grad_alpha, grad_alpha_v);

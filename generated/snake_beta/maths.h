@@ -50,51 +50,32 @@ AUTOFN_FN T snake_beta_forward(T x, T alpha, T beta) {
 template <typename T>
 AUTOFN_FN void snake_beta_backward_double_double(
     T grad, T x, T alpha, T beta, double& grad_x, double& grad_alpha, double& grad_beta) {
-  const T v0 = T(1) / (autofn::exp_dd(beta) + T(1e-09));
-  const T v1 = autofn::times_exp_dd(x, alpha);
-  const T sn0 = autofn::sin_dd(v1);
-  const T v2 = T(2) * sn0 * autofn::cos_dd(v1);
-  const T v3 = autofn::times_exp_dd(autofn::power<2>(sn0), beta);
-  grad_x = autofn::rounded(grad * (v0 * autofn::times_exp_dd(v2, alpha) + T(1)));
-  grad_alpha = autofn::rounded(grad * (v2 * (v0 * v1)));
-  grad_beta = autofn::rounded(-grad * autofn::power<2>(v0) * v3);
+  const T v0 = autofn::exp_dd(beta) + T(1e-09);
+  const T v1 = T(1) / v0;
+  const T v2 = autofn::times_exp_dd(x, alpha);
+  const T sn0 = autofn::sin_dd(v2);
+  const T v3 = T(2) * sn0 * autofn::cos_dd(v2);
+  const T v4 = grad * autofn::times_exp_dd(autofn::power<2>(sn0), beta);
+  grad_x = autofn::rounded(grad * (v1 * autofn::times_exp_dd(v3, alpha) + T(1)));
+  grad_alpha = autofn::rounded(grad * (v3 * (v1 * v2)));
+  grad_beta = autofn::rounded(-v4 / autofn::power<2>(v0));
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  const T v0 = autofn::times_exp<kWay>(x, alpha);
-  const T sn0 = autofn::sin<kWay>(v0);
-  const T v1 = T(2) * sn0 * autofn::cos<kWay>(v0);
-  const T v2 = autofn::times_exp<kWay>(v1, alpha);
-  const T v3 = autofn::value(autofn::decay<kWay>(std::fabs(beta)));
-  const T v4 = v3 + T(1e-09);
-  const bool c0 = beta < T(0);
-  const T v5 = c0 ? v4 : T(1e-09) * v3 + T(1);
-  const T v6 = grad / v5;
-  const T v7 = -beta;
-  const T v8 = times_lower<kWay>(-grad * square(sn0) / square(v5), beta);
-  grad_x = v6 * (c0 ? v2 + v4 : v3 * (v2 + T(1e-09)) + T(1));
-  grad_alpha = times_lower<kWay>(v6 * (v0 * v1), v7);
-  grad_beta = times_lower<kWay>(v8, v7);
+  const T v0 = T(1) / (autofn::exp<kWay>(beta) + T(1e-09));
+  const T v1 = autofn::times_exp<kWay>(x, alpha);
+  const T sn0 = autofn::sin<kWay>(v1);
+  const T v2 = T(2) * sn0 * autofn::cos<kWay>(v1);
+  grad_x = grad * (v0 * autofn::times_exp<kWay>(v2, alpha) + T(1));
+  grad_alpha = grad * (v2 * (v0 * v1));
+  grad_beta = -grad * square(v0) * autofn::times_exp<kWay>(square(sn0), beta);
 }
 }  // namespace scalar
 
 // In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void snake_beta_backward_16_bits(
-    T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
-  double grad_x_, grad_alpha_, grad_beta_;
-  scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
-      grad_x_, grad_alpha_, grad_beta_);
-  grad_x = T(grad_x_);
-  grad_alpha = T(grad_alpha_);
-  grad_beta = T(grad_beta_);
-}
-
-// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
-// snake_beta_backward_16_bits.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void snake_beta_backward(
     T grad, T x, T alpha, T beta, T& grad_x, T& grad_alpha, T& grad_beta) {
@@ -103,8 +84,8 @@ AUTOFN_FN void snake_beta_backward(
         grad_alpha, grad_beta);
   } else {
     double grad_x_, grad_alpha_, grad_beta_;
-    scalar::snake_beta_backward<double, kWay>(grad, x, alpha, beta, grad_x_, grad_alpha_,
-        grad_beta_);
+    scalar::snake_beta_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, alpha, beta,
+        grad_x_, grad_alpha_, grad_beta_);
     grad_x = T(grad_x_);
     grad_alpha = T(grad_alpha_);
     grad_beta = T(grad_beta_);

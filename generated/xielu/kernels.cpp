@@ -13,11 +13,6 @@ void xielu_forward_block_double_double(
     bool uniform);
 
 // See kernels_double_double.cpp.
-void xielu_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform);
-
-// See kernels_double_double.cpp.
 void xielu_double_backward_block_double_double(
     std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
     bool uniform);
@@ -210,7 +205,7 @@ using namespace autofn_xielu;
 const Blocks kBlocks[] = {
     {xielu_forward_block<float>, xielu_forward_block_16_bits<float>,
         xielu_forward_block_double_double},
-    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block_double_double},
+    {xielu_backward_block<float>, xielu_backward_block<float>, xielu_backward_block<double>},
     {xielu_double_backward_block<float>, xielu_double_backward_block<float>,
         xielu_double_backward_block_double_double},
 };

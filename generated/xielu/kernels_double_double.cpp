@@ -25,27 +25,6 @@ void xielu_forward_block_double_double(
   }
 }
 
-void xielu_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
-    bool uniform) {
-  using T = double;
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  const T* alpha_p = inputs[2];
-  const T* alpha_n = inputs[3];
-  const T beta = T(numbers[0]);
-  const T eps = T(numbers[1]);
-  T* grad_x = outputs[0];
-  T* grad_alpha_p = outputs[1];
-  T* grad_alpha_n = outputs[2];
-  const std::int64_t step = uniform ? 0 : 1;  // between parameters
-#pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    xielu_backward_double_double<autofn::DoubleDouble>(grad[i], x[i], alpha_p[i * step],
-        alpha_n[i * step], beta, eps, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-  }
-}
-
 void xielu_double_backward_block_double_double(
     std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
     bool uniform) {

@@ -112,23 +112,6 @@ AUTOFN_FN T xielu_forward(T x, T alpha_p, T alpha_n, T beta, T eps) {
   }
 }
 
-// float64's, of double-double numbers: terms cancel, or are magnified.
-template <typename T>
-AUTOFN_FN void xielu_backward_double_double(
-    T grad, T x, T alpha_p, T alpha_n, T beta, T eps, double& grad_x, double& grad_alpha_p,
-    double& grad_alpha_n) {
-  const bool c0 = x > T(0);
-  const T sp0 = autofn::softplus_dd(alpha_n);
-  const T v0 = choose(x >= eps, eps, x);
-  const T v1 = autofn::times_exp_dd(choose(eps > x, T(1), T(0)), v0);
-  const T v2 = beta + T(2) * x * autofn::softplus_dd(alpha_p);
-  const T v3 = autofn::times_sigmoid_dd(grad * autofn::power<2>(x), alpha_p);
-  const T v4 = grad * (autofn::expm1mx_dd(v0) - greater(x - eps, T(0)));
-  grad_x = autofn::rounded(grad * choose(c0, v2, sp0 * v1 + v1 * beta - sp0));
-  grad_alpha_p = autofn::rounded(choose(c0, v3, T(0)));
-  grad_alpha_n = autofn::rounded(choose(c0, T(0), autofn::times_sigmoid_dd(v4, alpha_n)));
-}
-
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
@@ -151,20 +134,15 @@ AUTOFN_FN void xielu_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void xielu_backward(
     T grad, T x, T alpha_p, T alpha_n, T beta, T eps, T& grad_x, T& grad_alpha_p, T& grad_alpha_n) {
-  if constexpr (sizeof(T) == sizeof(double)) {
-    xielu_backward_double_double<autofn::DoubleDouble>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
-        grad_alpha_p, grad_alpha_n);
-  } else {
-    scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
-        grad_alpha_p, grad_alpha_n);
-    if (doubt(grad_x) + doubt(grad_alpha_p) + doubt(grad_alpha_n) == T(0)) return;
-    double grad_x_, grad_alpha_p_, grad_alpha_n_;
-    scalar::xielu_backward<double>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
-        grad_alpha_n_);
-    grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-    grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
-    grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
-  }
+  scalar::xielu_backward<T, autofn::kTried>(grad, x, alpha_p, alpha_n, beta, eps, grad_x,
+      grad_alpha_p, grad_alpha_n);
+  if (doubt(grad_x) + doubt(grad_alpha_p) + doubt(grad_alpha_n) == T(0)) return;
+  double grad_x_, grad_alpha_p_, grad_alpha_n_;
+  scalar::xielu_backward<double>(grad, x, alpha_p, alpha_n, beta, eps, grad_x_, grad_alpha_p_,
+      grad_alpha_n_);
+  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_alpha_p = doubt(grad_alpha_p) == T(0) ? grad_alpha_p : T(grad_alpha_p_);
+  grad_alpha_n = doubt(grad_alpha_n) == T(0) ? grad_alpha_n : T(grad_alpha_n_);
 }
 
 // float64's, of double-double numbers: terms cancel, or are magnified.
