@@ -285,7 +285,7 @@ def _grow(children):
     return st.one_of(
         pairs.map(lambda p: (f"({p[0][0]} + {p[1][0]})", p[0][1] + p[1][1])),
         pairs.map(lambda p: (f"({p[0][0]} - {p[1][0]})", p[0][1] - p[1][1])),
-        pairs.map(lambda p: (f"{p[0][0]}*{p[1][0]}", p[0][1] * p[1][1])),
+        pairs.map(lambda p: (f"{p[0][0]}*({p[1][0]})", p[0][1] * p[1][1])),
         pairs.map(lambda p: (f"Max({p[0][0]}, {p[1][0]})", Max(p[0][1], p[1][1]))),
         children.map(lambda c: (f"tanh({c[0]})", tanh(c[1]))),
         children.map(lambda c: (f"erf({c[0]})", erf(c[1]))),
