@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Add, Basic, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
+from sympy import Abs, Add, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -299,13 +299,7 @@ def with_phi_far(expr: Expr) -> Expr:
 def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
     """a*exp(u) + b of a sum that is linear in phi_n(u), a and b rational."""
     t = sympy.Dummy("t", positive=True)
-    plain = node.xreplace(
-        {
-            head: (t - Add(*(u**k / sympy.factorial(k) for k in range(head.args[0])))) / u**n
-            for head in heads_in
-            for n in [head.args[0]]
-        }
-    )
+    plain = node.xreplace(_by_exp(heads_in, {u: t}))
     if not plain.is_rational_function():
         return None
     below = plain.xreplace({t: S.Zero})
@@ -314,6 +308,15 @@ def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
         return None
     slope, below = (sympy.factor(sympy.together(each)) for each in (slope, below))
     return heads.times_exp(slope, u) + below
+
+
+def _by_exp(heads_in: set[Expr], exps: dict[Expr, Expr]) -> dict[Expr, Expr]:
+    """phi_n(u) = (exp(u) - 1 - u - ...)/u**n of these, exp(u) by what stands for it."""
+    return {
+        head: (exps[u] - Add(*(u**k / sympy.factorial(k) for k in range(n)))) / u**n
+        for head in heads_in
+        for n, u in [head.args]
+    }
 
 
 def with_phi_ratios_far(expr: Expr) -> Expr:
@@ -339,20 +342,14 @@ def _in_decay(expr: Expr, heads_in: set[Expr], u: Expr, sign: int) -> Expr | Non
     """A quotient with phi_n(u) and phi_n(-u) for such a sign of u, as a fraction in exp(-|u|)."""
     t = sympy.Dummy("t", positive=True)
     grown = {u: t**-sign, -u: t**sign}
-    known: dict[Basic, Basic] = {heads.expm1(v): e - 1 for v, e in grown.items()}
-    known |= {sympy.exp(v): e for v, e in grown.items()}
-    for head in heads_in:
-        n, v = head.args
-        known[head] = (grown[v] - Add(*(v**k / sympy.factorial(k) for k in range(n)))) / v**n
-    plain = expr.xreplace(known)
+    exps = {sympy.exp(v): e for v, e in grown.items()}
+    exps |= {heads.expm1(v): e - 1 for v, e in grown.items()}
+    plain = expr.xreplace(exps | _by_exp(heads_in, grown))
     if not plain.is_rational_function():
         return None
     found = sympy.factor(sympy.together(plain))
-    power = sum(
-        each.as_base_exp()[1]
-        for each in Mul.make_args(found)
-        if each.has(t) and each.as_base_exp()[0] == t
-    )
+    powers = (factor.as_base_exp() for factor in Mul.make_args(found))
+    power = Add(*(exponent for base, exponent in powers if base == t))
     bounded = (found / t**power).xreplace({t: sympy.exp(-sign * u)})
     return heads.times_exp(bounded, -sign * power * u)
 

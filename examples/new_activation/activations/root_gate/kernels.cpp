@@ -75,15 +75,15 @@ void root_gate_double_backward_block(
 #pragma omp simd reduction(+ : odd)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::root_gate_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
+      odd += doubt_or_zero(grad_grad[i]) + doubt_or_zero(grad_x[i]);
     }
     if (odd == T(0)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;
       scalar::root_gate_double_backward<double>(grad[i], d_x[i], x[i], again0, again1);
-      grad_grad[i] = doubt(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
-      grad_x[i] = doubt(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
+      grad_grad[i] = doubt_or_zero(grad_grad[i]) == T(0) ? grad_grad[i] : T(again0);
+      grad_x[i] = doubt_or_zero(grad_x[i]) == T(0) ? grad_x[i] : T(again1);
     }
   }
 }

@@ -45,6 +45,12 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   return tiny ? T(NAN) : v * T(0);
 }
 
+// As doubt, in single precision of all that is below 2^-64, and of 0: parts
+// may have vanished, or overflowed in a denominator.
+template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
+  return sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-64) ? T(NAN) : v * T(0);
+}
+
 // sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const T size = std::fabs(a);
@@ -123,16 +129,16 @@ AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
 }
 }  // namespace scalar
 
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
+// Computed again in double where that is not finite, tiny or 0: its parts may overflow or vanish
+// first.
 template <typename T>
 AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   scalar::root_gate_double_backward(grad, d_x, x, grad_grad, grad_x);
-  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
+  if (doubt_or_zero(grad_grad) + doubt_or_zero(grad_x) == T(0)) return;
   double grad_grad_, grad_x_;
   scalar::root_gate_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
-  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
+  grad_grad = doubt_or_zero(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
+  grad_x = doubt_or_zero(grad_x) == T(0) ? grad_x : T(grad_x_);
 }
 
 }  // namespace autofn_root_gate
