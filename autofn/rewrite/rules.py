@@ -277,17 +277,22 @@ def varies(factor: Expr, parameters: frozenset[Symbol]) -> bool:
     return any(not s.name.startswith("_") for s in trees.symbols(factor) - parameters)
 
 
+def _is_of_no_branch(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether U is not yet kept within a branch, whose Max it would have."""
+    return not found[U].has(Max)
+
+
 def _raw(head: type, *args: Expr) -> Expr:
     """A pattern that SymPy would rewrite."""
     return head(*args, evaluate=False)
 
 
-_TAIL = (
+_TAIL = tuple(Float(c, 20) for c in (
     "-2489571632.9918900921", "347869882.22486405246", "-27408590.109301008230",
     "1806034.2324706345172", "-121611.28600893691922", "9198.6960294199357024",
     "-816.19306566374779923", "88.249986740554344517", "-12.333333320230925421",
     "2.4999999999949185798", "-0.99999999999999967238",
-)  # fmt: skip
+))  # fmt: skip
 """log(normcdf(-u)) + u**2/2 + log(u) + log(2*pi)/2, over 1/u**2, as a polynomial in that, the
 highest power first: fitted at Chebyshev's points for u over 8, to 3e-16."""
 
@@ -297,7 +302,7 @@ _TAIL_CUT = 4
 
 def _log_normcdf(u: Expr) -> Expr:
     z = u**-2
-    tail = polynomial(_TAIL_CUT, z, *(Float(c, 20) for c in _TAIL))
+    tail = polynomial(_TAIL_CUT, z, *_TAIL)
     far = -(u**2) / 2 - log(-u) - log(2 * pi) / 2 + z * tail
     below = log(erfc(Min(-u / sqrt(2), _TAIL_FROM))) - log(2)
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
@@ -352,20 +357,20 @@ def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
 def log_of_times_sinh(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * sinh(u)**n)"""
     far = n * Abs(u) + log(v * sign(u) ** Abs(n) / 2**n)
-    near = log(v * sinh(Max(Min(u, _SINH_FROM), -_SINH_FROM)) ** n)
-    return Piecewise((far, Abs(u) > _SINH_FROM), (near, True), evaluate=False)
+    near = log(v * sinh(Max(Min(u, _EXP_FROM), -_EXP_FROM)) ** n)
+    return Piecewise((far, Abs(u) > _EXP_FROM), (near, True), evaluate=False)
 
 
 def log_of_times_expm1(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * expm1(u)**n)"""
-    near = log(v * expm1(Min(u, _SINH_FROM)) ** n)
-    return Piecewise((n * u + log(v), u > _SINH_FROM), (near, True), evaluate=False)
+    near = log(v * expm1(Min(u, _EXP_FROM)) ** n)
+    return Piecewise((n * u + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
 def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * phi(1, u)**n)"""
-    near = log(v * phi(Integer(1), Min(u, _SINH_FROM)) ** n)
-    return Piecewise((n * (u - log(u)) + log(v), u > _SINH_FROM), (near, True), evaluate=False)
+    near = log(v * phi(Integer(1), Min(u, _EXP_FROM)) ** n)
+    return Piecewise((n * (u - log(u)) + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
 def _log_of_sides(u: Expr, v: Expr) -> Expr:
@@ -383,8 +388,8 @@ def _log_of_sides(u: Expr, v: Expr) -> Expr:
 _FAR = Integer(80)
 """Whose exponential is finite in single precision: the other side's weight, as good as infinite."""
 
-_SINH_FROM = Integer(40)
-"""Beyond it exp(-2*u) is nothing beside 1, to a hundred bits."""
+_EXP_FROM = Integer(40)
+"""Beyond it exp(-u) is nothing beside 1: expm1 is exp, sinh half of it, phi_1 exp(u)/u."""
 
 LOGARITHMS = (
     Rule("log of 2 - exp", log(2 - exp(U)), log1p(-expm1(U)),
@@ -399,7 +404,7 @@ LOGARITHMS = (
          "normcdf underflows", _ABRAMOWITZ, {U: -40.0, V: 0.3}),
     Rule("log of an integral of normcdf", log(_plain_integral(U)), _log_integral_of_normcdf(U),
          "the difference cancels, and vanishes", _ABRAMOWITZ, {U: -30.0},
-         where=lambda found, _: not found[U].has(Max)),
+         where=_is_of_no_branch),
     Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
     Rule("log of both of two sides", log(sigmoid(-U) * sigmoid(V) + sigmoid(U) * sigmoid(-V)),
@@ -519,7 +524,7 @@ SUMS = (
          softplus(-Abs(U)) + Abs(U) * sigmoid(-Abs(U)), _CANCELS, _MAECHLER, {U: 30.0},
          where=_is_of_both_signs),
     Rule("u times tanh - log of cosh", U * tanh(U) - logcosh(U), _tanh_less_logcosh(U),
-         _CANCELS, _HERBIE, {U: 1e6}, where=lambda found, _: not found[U].has(Max)),
+         _CANCELS, _HERBIE, {U: 1e6}, where=_is_of_no_branch),
     Rule("sigmoid - sigmoid", sigmoid(U) - sigmoid(-U), tanh(U / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("sigmoid - a lower one", sigmoid(U) - sigmoid(V),
