@@ -281,6 +281,16 @@ class times_exp(Head):
         return args[0] * sympy.exp(args[1])
 
 
+class loggamma(Head):
+    """log(|gamma(x)|): SymPy's own is a logarithm of gamma wherever x is known to be whole."""
+
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(sympy.Abs(sympy.gamma(args[0])))
+
+
 class xlogy(Head):
     """v * log(u): 0 where v is 0 and log(u) minus infinity, or a number."""
 

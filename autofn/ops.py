@@ -656,7 +656,7 @@ _TABLE = [
         60,
         4.0,
         _loggamma_exact,
-        sympy.loggamma,
+        heads.loggamma,
         lambda u: (sympy.polygamma(0, u),),
         domain=(0.2, 3.0),
     ),

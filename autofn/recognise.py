@@ -74,7 +74,11 @@ def _visited(
     if not node.args or node.is_Number:
         return node
     args = [visit(arg) for arg in node.args]
-    return _rewritten(trees.rebuilt(node, args), parameters, steps)
+    rebuilt = trees.rebuilt(node, args)
+    if rebuilt.func is not node.func and rebuilt.args and rebuilt not in args:
+        # SymPy knows more of the new arguments: loggamma at a half-integer is a log of powers.
+        return visit(rebuilt)
+    return _rewritten(rebuilt, parameters, steps)
 
 
 def _rewritten(node: Basic, parameters: frozenset[Symbol], steps: list[Step] | None) -> Basic:

@@ -99,7 +99,7 @@ EVEN = {
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",
     "root - what its square has", "derivative of sin**2 over its argument",
     "cos - cos of a multiple", "tan over tan of a multiple", "softplus - u times sigmoid",
-    "u times tanh - log of cosh",
+    "u times tanh - log of cosh", "log of a power", "log of a product with a power",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 
@@ -111,6 +111,27 @@ def test_a_wrong_sign_in_a_replacement_is_noticed(rule: Rule) -> None:
     if rule.name not in EVEN:
         for mutant in turned:
             assert not is_identity(rule.pattern, mutant, rule), mutant
+
+
+def test_logarithms_of_products_are_sums_where_a_factor_overflows() -> None:
+    density = sympy.log(x ** (y - 1) * sympy.exp(-x) / sympy.gamma(y))
+    found = recognise(density)
+    assert found.has(heads.loggamma, heads.xlogy) and not found.has(sympy.gamma, heads.power)
+    # A factor of either sign beside a gamma that may be negative.
+    both = recognise(sympy.log(x * sympy.gamma(y)))
+    at = {x: sympy.Float(-3), y: sympy.Float(-0.5)}
+    assert value(both, at) == pytest.approx(math.log(3 * 3.5449077018110318))
+
+
+def test_a_gamma_that_sympy_puts_in_the_place_of_its_logarithm() -> None:
+    """Of a number that is known to be whole, or a half-integer, once a part has been rewritten."""
+    for written in (
+        sympy.loggamma(sympy.floor(x) ** 2 + 3),
+        sympy.loggamma((3 * sympy.Heaviside(x, 0) + 7) ** 2 + sympy.Rational(1, 2)),
+    ):
+        found = recognise(written)
+        assert found.has(heads.loggamma) and not found.has(sympy.gamma), found
+        assert not any(power.exp.free_symbols for power in found.atoms(sympy.Pow))
 
 
 def program_of(expr: Expr) -> Program:

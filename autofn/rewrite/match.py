@@ -58,6 +58,10 @@ _IN_PIECES = {
     heads.expm1(U): (_NAMED["log of a product with exp - 1"], log_of_times_expm1),
     heads.phi(S.One, U): (_NAMED["log of a product with phi_1"], log_of_times_phi),
 }
+_BY_ITSELF = {
+    sympy.gamma: _NAMED["log of a product with gamma"],
+    heads.power: _NAMED["log of a product with a power"],
+}
 _SUM_OF_EXPS = _NAMED["log of a sum of exps"]
 _OVER_SINE = _NAMED["acos over its sine"]
 _OVER_EXPS = _NAMED["exp over a sum of two"]
@@ -93,6 +97,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
         return _first(POWERS, lambda rule: _in_power(rule, node, parameters))
     if isinstance(node, sympy.log):
+        if (logs := _logs_of_factors(node.args[0])) is not None:
+            return logs
         *others, last = LOGARITHMS
         found = _first(others, lambda rule: _whole(rule, node, parameters))
         if found is None and (parts := _log_of_product(node.args[0], parameters)) is not None:
@@ -222,6 +228,27 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
                 return rule, _put(rule, found)
             return rule, sympy.log(rest) + power * _put(rule, {**found, V: S.One})
     return None
+
+
+def _logs_of_factors(node: Expr) -> tuple[Rule, Expr] | None:
+    """The logarithm of a product, with those of its gammas and powers by themselves.
+
+    What is left may be negative where one of them is: its logarithm is of its magnitude.
+    """
+    if not isinstance(node, Mul):
+        return None
+    rules: list[Rule] = []
+    logs: list[Expr] = []
+    left: list[Expr] = []
+    for factor in node.args:
+        base, n = factor.as_base_exp()
+        if (rule := _BY_ITSELF.get(base.func)) is None:
+            is_root = n.is_Rational and n.q == 2
+            left.append(factor if is_root else sympy.Abs(factor))
+        else:
+            rules.append(rule)
+            logs.append(n * _put(rule, {**dict(zip((U, V), base.args, strict=False)), C: S.One}))
+    return (rules[0], Add(sympy.log(Mul(*left)), *logs)) if rules else None
 
 
 def _log_of_sum(node: Expr) -> Expr | None:

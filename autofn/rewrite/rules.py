@@ -38,7 +38,6 @@ from sympy import (
     floor,
     gamma,
     log,
-    loggamma,
     pi,
     sign,
     sin,
@@ -58,6 +57,7 @@ from autofn.functions import (
     log1pmx,
     logaddexp,
     logcosh,
+    loggamma,
     mean_root,
     normcdf,
     phi,
@@ -373,6 +373,12 @@ def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     return Piecewise((n * (u - log(u)) + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
+def _log_of_power(u: Expr, v: Expr) -> Expr:
+    # 0**0 is 1, and has no gradient in torch.pow.
+    given = sympy.Or(sympy.Ne(u, 0), sympy.Ne(v, 0))
+    return Piecewise((xlogy(v, Abs(u)), given), (0, True), evaluate=False)
+
+
 def _log_of_sides(u: Expr, v: Expr) -> Expr:
     # One side alone has vanished where it is all there is: its factor is 1, the other's 0.
     this = log1p((1 - v) * expm1(Min(-u, _FAR))) - softplus(-u)
@@ -407,6 +413,13 @@ LOGARITHMS = (
          where=_is_of_no_branch),
     Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
+    Rule("log of gamma", log(gamma(U)), loggamma(U), "gamma overflows", _ABRAMOWITZ, {U: 40.0}),
+    Rule("log of a product with gamma", log(C * gamma(U)), log(C) + loggamma(U),
+         "gamma overflows", _ABRAMOWITZ, {U: 40.0, C: 0.3}),
+    Rule("log of a power", log(power(U, V)), _log_of_power(U, V),
+         "the power overflows, or underflows", _PYTENSOR, {U: 1e10, V: 9.0}),
+    Rule("log of a product with a power", log(C * power(U, V)), log(C) + _log_of_power(U, V),
+         "the power overflows, or underflows", _PYTENSOR, {U: 1e10, V: 9.0, C: 0.3}),
     Rule("log of both of two sides", log(sigmoid(-U) * sigmoid(V) + sigmoid(U) * sigmoid(-V)),
          logaddexp(U, V) - softplus(U) - softplus(V),
          "sigmoid underflows", _PYTENSOR, {U: -200.0, V: -201.0}),
@@ -644,6 +657,7 @@ PRODUCTS = (
          "one is subnormal where the other is large", _GOLDBERG, {U: 3e38, C: 1.0}),
     Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),
     Rule("u times its sign", U * sign(U), Abs(U), "one operation", _HERBIE, {}),
+    Rule("sign over |u|", sign(U) / Abs(U), 1 / U, "one operation", _HERBIE, {}),
     Rule("|u| times its sign", Abs(U) * sign(U), U, "one operation", _HERBIE, {}),
     Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
          "both overflow", _ABRAMOWITZ, {U: 100.0}),
@@ -709,6 +723,7 @@ NAMES = (
     Rule("frac", sympy.frac(U), U - floor(U), "another name", _ABRAMOWITZ, {}),
     Rule("mod", sympy.Mod(U, V), U - V * floor(U / V), "another name", _PYTORCH, {}),
     Rule("factorial", sympy.factorial(U), gamma(U + 1), "another name", _ABRAMOWITZ, {}),
+    Rule("loggamma", sympy.loggamma(U), loggamma(U), "another name", _ABRAMOWITZ, {}),
     Rule("beta", sympy.beta(U, V), exp(loggamma(U) + loggamma(V) - loggamma(U + V)),
          "gamma overflows", _ABRAMOWITZ, {U: 40.0, V: 40.0}),
 )  # fmt: skip

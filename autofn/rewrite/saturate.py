@@ -235,7 +235,7 @@ def _inner_arguments(expr: Expr, x: Symbol) -> list[Expr]:
     return sorted(found, key=lambda arg: (trees.size(arg), sympy.default_sort_key(arg)))[:ARGUMENTS]
 
 
-COSTLY = (sympy.gamma, sympy.loggamma, sympy.polygamma)
+COSTLY = (sympy.gamma, heads.loggamma, sympy.polygamma)
 """A value of one of these to all digits takes longer than a search may."""
 
 ARGUMENTS, LOOKS = 6, 40
