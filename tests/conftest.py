@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -37,3 +40,17 @@ def pytorch_path(monkeypatch: pytest.MonkeyPatch) -> None:
     AUTOFN_BACKEND=native in the environment runs the same tests on the compiled kernels.
     """
     monkeypatch.setenv("AUTOFN_BACKEND", os.environ.get("AUTOFN_BACKEND", "torch"))
+
+
+@pytest.fixture
+def native(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
+    """A library package on its kernels."""
+
+    def load(name: str) -> ModuleType:
+        module = importlib.import_module(f"generated.{name}")
+        runtime = importlib.import_module(f"generated.{name}._runtime")
+        monkeypatch.setattr(runtime, "BACKEND", "native")
+        monkeypatch.setattr(runtime, "_LOADED", {})
+        return module
+
+    return load

@@ -345,7 +345,7 @@ def test_a_disk_that_is_really_full(square: str, here: Path) -> None:
     script = f"""
         set -e
         mkdir small
-        mount -t tmpfs -o size=192k,nr_inodes=64 tmpfs small
+        mount -t tmpfs -o size=224k,nr_inodes=64 tmpfs small
         {sys.executable} -m autofn gen {square} --no-verify -q -o small
         cp -r small before
         sed -i 's/x\\*\\*2/x**3/' {square}

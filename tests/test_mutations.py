@@ -111,6 +111,8 @@ MUTATIONS = [
     Mutation("rows read from the first on the CPU", gate, "cpu.cpp",
              "data + offset, inner_, block.columns", "data + first, inner_, block.columns",
              CPU, "agreement with PyTorch", ""),
+    Mutation("factor of what is looked up forgotten", gate, "ops.cpp",
+             "0, {0x2}}", "0, {0x0}}", CPU, "agreement with PyTorch", "large"),
     Mutation("gradient of no input on the CPU", gate, "binding.cpp",
              "operand.strides[i] = kept ? strides[d - absent] : 0;", "operand.strides[i] = 0;",
              CPU, "gradcheck", "", slow=True),

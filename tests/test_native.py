@@ -218,20 +218,6 @@ def test_kernels_equal_the_pytorch_path(
             assert close.all(), (k, dtype, (got - want).abs().max(), size)
 
 
-@pytest.fixture
-def native(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], ModuleType]:
-    """A library package on its kernels."""
-
-    def load(name: str) -> ModuleType:
-        module = importlib.import_module(f"generated.{name}")
-        runtime = importlib.import_module(f"generated.{name}._runtime")
-        monkeypatch.setattr(runtime, "BACKEND", "native")
-        monkeypatch.setattr(runtime, "_LOADED", {})
-        return module
-
-    return load
-
-
 PLACED = {
     "one, 0-dim output": ((), (1,)),
     "one, no dimension of channels": ((5,), (1,)),

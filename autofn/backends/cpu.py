@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from autofn.backends import cpp
 from autofn.emit.environment import rendered
+from autofn.lookup import Lookup, looked_up
 from autofn.names import Namer, cpp_name
 from autofn.plan import Kernel, Operand
 from autofn.program import Program
@@ -80,7 +81,7 @@ def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -
             double_double=DOUBLE_DOUBLE,
         )
 
-    entries = [_entry(kernel, b) for (kernel, _), b in zip(kernels, of_kernels, strict=True)]
+    entries = [_entry(*each, b) for each, b in zip(kernels, of_kernels, strict=True)]
     others = [each for each in blocks if each not in wide]
     found = {file: file_text(file, entries, others) for file in ("ops.cpp", "kernels.cpp")}
     if wide:
@@ -121,15 +122,24 @@ def _names(kernel: Kernel) -> dict[str, str]:
     return names
 
 
-def _entry(kernel: Kernel, blocks: tuple[_Block, _Block, _Block]) -> _Entry:
+def _entry(kernel: Kernel, program: Program, blocks: tuple[_Block, _Block, _Block]) -> _Entry:
     places = [_place(each) for each in (*kernel.tensors, *kernel.outputs)]
     counts = f"{len(kernel.tensors)}, {len(kernel.numbers)}, {len(kernel.outputs)}"
-    rest = cpp.wrapped(f"{counts}, Takes::{takes(kernel)}, {{", places, "}},", indent=5)
+    lookup = looked_up(kernel, program)
+    end = "}}," if lookup is None else f"}}, {_lookup(kernel, lookup)}}},"
+    rest = cpp.wrapped(f"{counts}, Takes::{takes(kernel)}, {{", places, end, indent=5)
     each, short, wide = blocks
     of_float64 = wide.block if wide.in_double_double else f"{wide.block}<double>"
     listed = [f"{each.block}<float>", f"{short.block}<float>", of_float64]
     lines = (*_literal(schema(kernel)), *rest.splitlines())
     return _Entry(lines, cpp.wrapped("{", listed, "},", indent=4))
+
+
+def _lookup(kernel: Kernel, lookup: Lookup) -> str:
+    """The number of the tensor that is looked up, and bits for those that are factors."""
+    names = [each.name for each in kernel.tensors]
+    bits = [sum(1 << names.index(each) for each in factors) for factors in lookup.factors]
+    return f"{names.index(lookup.argument)}, {{{', '.join(map(hex, bits))}}}"
 
 
 def _place(operand: Operand) -> str:

@@ -41,6 +41,9 @@ SCALES = (7 / 8, 15 / 16, 17 / 16, 9 / 8)
 SWEPT = {"quick": 1 << 14, "full": 1 << 20}
 """Points of a sweep over float32; 16-bit types of one tensor have all of theirs."""
 
+LOOKED_UP = 1 << 17
+"""Elements from where on CPU kernels look up functions of 16-bit tensors."""
+
 TRUSTED = 1e-13
 """The error of the float64 form, by mpmath's word, up to which sweeps are measured against it."""
 
@@ -386,14 +389,33 @@ class Measure:
                 continue
             with leaves():
                 if backend == NATIVE and own is not None:
-                    got = self._of_own(own[1], given, getattr(torch, dtype))
+                    results = [self._of_own(own[1], given, getattr(torch, dtype))]
                 else:
-                    got = self._evaluate(sweep.key, given, sweep.numbers, getattr(torch, dtype))
-            for entry, value in got.items():
+                    results = [
+                        self._evaluate(sweep.key, given, sweep.numbers, getattr(torch, dtype))
+                    ]
+                if backend == CPU and dtype != "float32":
+                    results.append(self._looked_up(sweep, tensors, getattr(torch, dtype)))
+            for entry, value in (item for got in results for item in got.items()):
                 zero = torch.zeros(count, dtype=torch.float64)
                 self._judge(
                     backend, dtype, entry, given, value, truth[entry], zero, near[entry], sweep
                 )
+
+    def _looked_up(
+        self, sweep: Sweep, tensors: Mapping[str, Tensor], dtype: torch.dtype
+    ) -> dict[Entry, Tensor]:
+        """`_evaluate` among so many elements that functions are looked up."""
+        count = len(next(iter(tensors.values())))
+        times = -(-LOOKED_UP // count)
+        given = {name: values.repeat(times) for name, values in tensors.items()}
+        given |= {name: torch.tensor([value]) for name, value in sweep.parameters.items()}
+        found = self._evaluate(sweep.key, given, sweep.numbers, dtype)
+        return {
+            entry: value[:count]
+            for entry, value in found.items()
+            if value.shape == given[next(iter(tensors))].shape  # not those summed up
+        }
 
     def _patterns(self, sweep: Sweep, dtype: str) -> dict[str, Tensor]:
         own = getattr(torch, dtype)

@@ -150,7 +150,8 @@ def on_cpu(channel: Channel, context: Context) -> None:
         yield
         runtime._LOADED["cpu"] = None
 
-    run(channel, CPU, AGREEMENT, functools.partial(agreement.agreement, context, kernels))
+    agrees = functools.partial(agreement.agreement, context, kernels, agreement.ON_CPU)
+    run(channel, CPU, AGREEMENT, agrees)
 
 
 if __name__ == "__main__":

@@ -22,13 +22,13 @@ const Kernel kKernels[] = {
      1, 1, 1, Takes::nothing, {kTensor, kTensor}},
     {"forward_settings_squash_tanh(Tensor x, float settings_scale, float settings_shift) -> "
      "Tensor",
-     1, 2, 1, Takes::nothing, {kTensor, kTensor}},
+     1, 2, 1, Takes::nothing, {kTensor, kTensor}, 0, {0x0}},
     {"backward_settings_squash_tanh(Tensor grad, Tensor x, float settings_scale, float "
      "settings_shift) -> Tensor",
-     2, 2, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
+     2, 2, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
     {"double_backward_settings_squash_tanh(Tensor grad, Tensor d_x, Tensor x, float "
      "settings_scale, float settings_shift, int needs, SymInt[] likes) -> (Tensor, Tensor)",
-     3, 2, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
+     3, 2, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x2, 0x3}},
 };
 const int kKernelCount = 5;
 

@@ -16,10 +16,10 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor n_, float cutoff, int dtype) -> Tensor",
-     2, 1, 1, Takes::dtype, {kTensor, -1, kTensor}},
+     2, 1, 1, Takes::dtype, {kTensor, -1, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor n_, float cutoff, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
-     3, 1, 2, Takes::likes, {kTensor, kTensor, -1, kTensor, -1}},
+     3, 1, 2, Takes::likes, {kTensor, kTensor, -1, kTensor, -1}, 1, {0x1, 0x1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_n, Tensor x, Tensor n_, float cutoff, "
      "int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 1, 3, Takes::likes, {kTensor, kTensor, -1, kTensor, -1, kTensor, kTensor, -1}},

@@ -16,10 +16,11 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor epsilon, Tensor sigma, int dtype) -> Tensor",
-     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
+     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor epsilon, Tensor sigma, int needs, SymInt[] likes)"
      " -> (Tensor, Tensor, Tensor)",
-     4, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar}},
+     4, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar,
+         kScalar}, 1, {0x1, 0x1, 0x1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_epsilon, Tensor d_sigma, Tensor x, "
      "Tensor epsilon, Tensor sigma, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, "
      "Tensor)",

@@ -51,6 +51,10 @@ struct Kernel {
   int outputs;
   Takes takes;
   int places[2 * kMaxOperands];  // of its tensors, then of its outputs
+  // Of tensors of a 16-bit type: the one that all outputs are functions of, which are looked up,
+  // or -1; and the tensors that each output is that function's product with, a bit each.
+  int argument = -1;
+  std::uint32_t factors[kMaxOperands] = {};
 };
 
 // The scalar function of a kernel over n elements, every operand dense and of the compute type.

@@ -16,7 +16,7 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x) -> Tensor",
-     1, 0, 1, Takes::nothing, {kTensor, kTensor}},
+     1, 0, 1, Takes::nothing, {kTensor, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x) -> Tensor",
      2, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, int needs, SymInt[] likes) -> "

@@ -3,9 +3,11 @@
 //
 // The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
 // time. What lies dense in memory in the compute type is computed in place, anything else (16-bit
-// types, strides, broadcasts) by way of a buffer in the first-level cache. Tasks and blocks depend
-// on the shape alone, so results are the same bits for any number of threads.
+// types, strides, broadcasts) by way of a buffer in the first-level cache. What is a function of
+// one 16-bit tensor is looked up in a table of all its values. Tasks, blocks and whether there is
+// a table depend on the shape alone, so results are the same bits for any number of threads.
 #include <algorithm>
+#include <cfloat>
 #include <cstring>
 #include <memory>
 #include <vector>
@@ -59,10 +61,15 @@ inline void narrow(double value, float& to) { to = float(value); }
 inline void narrow(float value, float& to) { to = value; }
 inline void narrow(float value, double& to) { to = value; }
 
-inline void narrow(float value, BFloat16& to) {
+// A number that is not NaN.
+inline BFloat16 narrow_finite(float value) {
   const std::uint32_t bits = to_bits(value);
-  const std::uint32_t rounded = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
-  to.bits = std::uint16_t(value != value ? 0x7fc0 : rounded);
+  return {std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+
+inline void narrow(float value, BFloat16& to) {
+  const BFloat16 rounded = narrow_finite(value);
+  to.bits = value != value ? std::uint16_t(0x7fc0) : rounded.bits;
 }
 
 inline void narrow(float value, Float16& to) {
@@ -419,13 +426,197 @@ class Summer {
   int64_t at_ = -1, first_row_ = 0, pending_rows_ = 0, width_ = 0, column_ = 0;
 };
 
+// --- tables --------------------------------------------------------------------------------------
+
+constexpr int kCodes = 1 << 16;            // the values of a 16-bit type
+constexpr int64_t kLookedUp = 2 * kCodes;  // elements of a call, from where on a table pays
+constexpr int64_t kFilled = 4096;          // codes of a task
+
+// The functions that a kernel's outputs are, but for factors, at every value of a 16-bit type. NaN
+// where float32 does not have the digits of one: there the elements are computed.
+struct Table {
+  std::vector<double> parameters;     // it was made with: numbers, then a value per input
+  std::vector<std::uint32_t> values;  // by output, then by code
+  // An output without factors is found as the 16 bits that are stored, any other as a float's bits.
+  static bool is_stored(const Kernel& kernel, int output) {
+    return kernel.factors[output] == 0 && kernel.places[kernel.inputs + output] == kTensor;
+  }
+};
+
+// Computes a table as the elements would be, with 1 for the factors.
+class Filler {
+ public:
+  Filler(const Kernel& kernel, const Blocks& blocks, Dtype dtype, Table& table)
+      : kernel_(kernel), blocks_(blocks), dtype_(dtype), table_(table) {
+    table.values.resize(kernel.outputs * kCodes);
+  }
+
+  void all(ParallelFor parallel_for) {
+    parallel_for(kCodes / kFilled, [](void* filler, int64_t first, int64_t last) {
+      for (; first < last; ++first) static_cast<Filler*>(filler)->fill(first * kFilled);
+    }, this);
+  }
+
+ private:
+  void fill(int64_t first) {
+    std::vector<double> arguments(kFilled), again;
+    for (int64_t i = 0; i < kFilled; ++i) arguments[i] = widened(std::uint16_t(first + i));
+    const std::vector<float> found = computed(blocks_.of_16_bits, arguments);
+    // What is subnormal has lost digits, which a large factor brings to light; 0 may have, too.
+    std::vector<int64_t> places;
+    for (int64_t i = 0; i < kFilled; ++i) {
+      bool keeps = true;
+      for (int k = 0; k < kernel_.outputs; ++k) {
+        const float value = found[k * kFilled + i];
+        table_.values[k * kCodes + first + i] =
+            Table::is_stored(kernel_, k) ? narrowed(value) : to_bits(value);
+        keeps &= kernel_.factors[k] == 0 || is_normal(value);
+      }
+      if (keeps) continue;
+      again.push_back(arguments[i]);
+      places.push_back(first + i);
+    }
+    const std::vector<double> exact = computed(blocks_.float64, again);
+    for (std::size_t n = 0; n < exact.size(); ++n) {
+      const std::size_t k = n / again.size(), i = n % again.size();
+      if (kernel_.factors[k] == 0) continue;
+      const bool is_float = exact[n] == 0 || is_normal(exact[n]);
+      table_.values[k * kCodes + places[i]] = is_float ? to_bits(float(exact[n])) : 0x7fc00000;
+    }
+  }
+
+  static bool is_normal(double value) {
+    const double size = value < 0 ? -value : value;
+    return size >= FLT_MIN && size <= FLT_MAX;
+  }
+
+  float widened(std::uint16_t code) const {
+    return dtype_ == Dtype::bfloat16 ? widen(BFloat16{code}) : widen(Float16{code});
+  }
+
+  std::uint16_t narrowed(float value) const {
+    BFloat16 brain;
+    Float16 half;
+    narrow(value, brain);
+    narrow(value, half);
+    return dtype_ == Dtype::bfloat16 ? brain.bits : half.bits;
+  }
+
+  // The outputs, one after the other.
+  template <typename T>
+  std::vector<T> computed(Block<T> block, const std::vector<double>& arguments) const {
+    const int64_t count = int64_t(arguments.size());
+    std::vector<T> found(kernel_.outputs * count), given(kernel_.inputs * kBlock, T(1));
+    const T* inputs[kMaxOperands];
+    T* outputs[kMaxOperands];
+    const double* parameters = table_.parameters.data() + kernel_.numbers;
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      inputs[k] = &given[k * kBlock];
+      if (kernel_.places[k] != kTensor) given[k * kBlock] = T(parameters[k]);
+    }
+    for (int64_t first = 0; first < count; first += kBlock) {
+      const int64_t n = std::min(kBlock, count - first);
+      for (int64_t i = 0; i < n; ++i) {
+        given[kernel_.argument * kBlock + i] = T(arguments[first + i]);
+      }
+      for (int k = 0; k < kernel_.outputs; ++k) outputs[k] = &found[k * count + first];
+      block(n, inputs, outputs, table_.parameters.data(), true);
+    }
+    return found;
+  }
+
+  const Kernel& kernel_;
+  const Blocks& blocks_;
+  Dtype dtype_;
+  Table& table_;
+};
+
+void look_up_values(const std::uint16_t* __restrict codes, const std::uint32_t* __restrict values,
+                    int64_t n, std::uint32_t* __restrict found) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) found[i] = values[codes[i]];
+}
+
+// Multiplies by a factor. NaN if a product is not finite, here and below, else 0.
+inline float multiply(float* products, const float* factor, int64_t n) {
+  float odd = 0;
+#pragma omp simd reduction(+ : odd)
+  for (int64_t i = 0; i < n; ++i) {
+    products[i] *= factor[i];
+    odd += products[i] * 0.0f;
+  }
+  return odd;
+}
+
+// Stores products with a factor, or with a second one too.
+template <bool kSecond>
+float store_products_of(const std::uint32_t* found, const BFloat16* factor,
+                        const BFloat16* second, int64_t n, BFloat16* to) {
+  float odd = 0;
+#pragma omp simd reduction(+ : odd)
+  for (int64_t i = 0; i < n; ++i) {
+    float product = from_bits(found[i]) * widen(factor[i]);
+    if constexpr (kSecond) product *= widen(second[i]);
+    odd += product * 0.0f;
+    to[i] = narrow_finite(product);
+  }
+  return odd;
+}
+
+// Whether every tensor is of a 16-bit type; parameters may be wider.
+bool is_of_16_bits(const Kernel& kernel, const Call& call) {
+  for (int k = 0; k < kernel.inputs + kernel.outputs; ++k) {
+    const Operand& operand = k < kernel.inputs ? call.inputs[k] : call.outputs[k - kernel.inputs];
+    const bool wide = operand.dtype == Dtype::float32 || operand.dtype == Dtype::float64;
+    if (kernel.places[k] == kTensor && wide) return false;
+  }
+  return true;
+}
+
+// The table of a call whose tensors are of a 16-bit type; null where it is to be computed.
+std::shared_ptr<const Table> table_of(
+    const Kernel& kernel, const Blocks& blocks, const Call& call, ParallelFor parallel_for) {
+  if (kernel.argument < 0 || call.elements < kLookedUp) return nullptr;
+  const Operand& argument = call.inputs[kernel.argument];
+  if (!is_dense(call, argument)) return nullptr;
+  for (int k = 0; k < kernel.outputs; ++k) {
+    const Operand& output = call.outputs[k];
+    const bool stored = output.dtype == argument.dtype && !is_reduced(call, output);
+    if (Table::is_stored(kernel, k) && !stored) return nullptr;
+  }
+  const auto made = std::make_shared<Table>();
+  made->parameters.assign(call.numbers, call.numbers + kernel.numbers);
+  for (int k = 0; k < kernel.inputs; ++k) {
+    const Operand& input = call.inputs[k];
+    made->parameters.push_back(0);
+    if (kernel.places[k] == kTensor) continue;
+    const auto is_zero = [](int64_t stride) { return stride == 0; };
+    if (!std::all_of(input.strides, input.strides + call.dims, is_zero)) return nullptr;
+    with_storage(input.dtype, [&](auto* storage) {
+      made->parameters.back() = widen(*static_cast<decltype(storage)>(input.data));
+    });
+  }
+
+  // Of each kernel and dtype the last one is kept, whichever thread made it.
+  static auto* const kept = new std::shared_ptr<const Table>[2 * kKernelCount];
+  auto& last = kept[2 * (&kernel - kKernels) + (argument.dtype == Dtype::float16)];
+  const std::shared_ptr<const Table> found = std::atomic_load(&last);
+  const std::size_t size = made->parameters.size() * sizeof(double);
+  const bool same = found && !std::memcmp(found->parameters.data(), made->parameters.data(), size);
+  if (same) return found;
+  Filler(kernel, blocks, argument.dtype, *made).all(parallel_for);
+  std::atomic_store(&last, std::shared_ptr<const Table>(made));
+  return made;
+}
+
 // --- a call --------------------------------------------------------------------------------------
 
 template <typename T>
 class Run {
  public:
-  Run(const Kernel& kernel, const Call& call, Block<T> block)
-      : kernel_(kernel), call_(call), block_(block) {
+  // table: null, or of what is looked up.
+  Run(const Kernel& kernel, const Call& call, Block<T> block, const Table* table)
+      : kernel_(kernel), call_(call), block_(block), table_(table) {
     for (int k = 0; k < kernel.inputs; ++k) in_place_ &= lies_ready(call.inputs[k]);
     for (int k = 0; k < kernel.outputs; ++k) {
       reduced_[k] = is_reduced(call, call.outputs[k]);
@@ -525,22 +716,15 @@ class Run {
   }
 
   void compute(const Range& block, Reader<T>* readers, T* const* buffers, Summer<T>* summers) {
-    const T* inputs[kMaxOperands];
     T* outputs[kMaxOperands];
-    const int64_t at = block.row * cut_.columns + block.column;
-    bool uniform = true;
-    for (int k = 0; k < kernel_.inputs; ++k) {
-      uniform &= kernel_.places[k] == kTensor || readers[k].is_uniform(block);
+    bool done = false;
+    if constexpr (sizeof(T) == sizeof(float)) {
+      done = table_ && look_up(block, readers, buffers, outputs);
     }
-    for (int k = 0; k < kernel_.inputs; ++k) {
-      inputs[k] = readers[k].at(block, cut_.columns, uniform && kernel_.places[k] != kTensor);
+    if (!done) {
+      for (int k = 0; k < kernel_.outputs; ++k) outputs[k] = place(k, block, buffers);
+      compute_elements(block, readers, outputs);
     }
-    for (int k = 0; k < kernel_.outputs; ++k) {
-      const Operand& output = call_.outputs[k];
-      const bool here = output.data && !reduced_[k] && output.dtype == dtype_of<T>;
-      outputs[k] = here ? static_cast<T*>(output.data) + at : buffers[k];
-    }
-    block_(block.elements(), inputs, outputs, call_.numbers, uniform);
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];
       if (wants_sum(k)) {
@@ -548,12 +732,99 @@ class Run {
       } else if (output.data && outputs[k] == buffers[k]) {
         with_storage(output.dtype, [&](auto* storage) {
           using S = std::remove_pointer_t<decltype(storage)>;
-          S* to = static_cast<S*>(output.data) + at;
-          prefetch_to_write(to + block.elements(), block.elements());
-          write(outputs[k], block.elements(), to);
+          write(outputs[k], block.elements(), to_write<S>(k, block));
         });
       }
     }
+  }
+
+  int64_t offset(const Range& block) const { return block.row * cut_.columns + block.column; }
+
+  // Where a block of an output is stored, which is fetched a block ahead.
+  template <typename S>
+  S* to_write(int k, const Range& block) const {
+    S* to = static_cast<S*>(call_.outputs[k].data) + offset(block);
+    prefetch_to_write(to + block.elements(), block.elements());
+    return to;
+  }
+
+  // Where a block of an output is computed.
+  T* place(int k, const Range& block, T* const* buffers) const {
+    const Operand& output = call_.outputs[k];
+    const bool here = output.data && !reduced_[k] && output.dtype == dtype_of<T>;
+    return here ? static_cast<T*>(output.data) + offset(block) : buffers[k];
+  }
+
+  void compute_elements(const Range& block, Reader<T>* readers, T* const* outputs) {
+    const T* inputs[kMaxOperands];
+    bool uniform = true;
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      uniform &= kernel_.places[k] == kTensor || readers[k].is_uniform(block);
+    }
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      inputs[k] = readers[k].at(block, cut_.columns, uniform && kernel_.places[k] != kTensor);
+    }
+    block_(block.elements(), inputs, outputs, call_.numbers, uniform);
+  }
+
+  // Whether the block's outputs are products of what is looked up; else they are to be computed.
+  // `outputs`: where each is, null if it is stored already.
+  bool look_up(const Range& block, Reader<float>* readers, float* const* buffers, float** outputs) {
+    const void* argument = call_.inputs[kernel_.argument].data;
+    const auto* codes = static_cast<const std::uint16_t*>(argument) + offset(block);
+    const int64_t n = block.elements();
+    prefetch(codes + n, n);
+    const float* factors[kMaxOperands] = {};
+    float odd = 0;  // NaN where a product is
+    for (int k = 0; k < kernel_.outputs; ++k) {
+      outputs[k] = nullptr;
+      if (!call_.outputs[k].data) continue;
+      std::uint32_t found[kBlock];
+      look_up_values(codes, &table_->values[k * kCodes], n, found);
+      if (Table::is_stored(kernel_, k)) {
+        auto* stored = to_write<std::uint16_t>(k, block);
+#pragma omp simd
+        for (int64_t i = 0; i < n; ++i) stored[i] = std::uint16_t(found[i]);
+      } else if (stores_products(k)) {
+        odd += store_products(k, block, found);
+      } else {
+        outputs[k] = buffers[k];
+        for (int64_t i = 0; i < n; ++i) buffers[k][i] = from_bits(found[i]);
+        for (int j = 0; j < kernel_.inputs; ++j) {
+          if (!is_factor(j, k)) continue;
+          if (!factors[j]) factors[j] = readers[j].at(block, cut_.columns);
+          odd += multiply(buffers[k], factors[j], n);
+        }
+      }
+    }
+    return odd == 0;
+  }
+
+  bool is_factor(int input, int output) const { return kernel_.factors[output] >> input & 1; }
+
+  // Whether an output and its factors, at most two, are dense bfloat16: no buffers are needed.
+  bool stores_products(int output) const {
+    const auto lies_so = [&](const Operand& operand) {
+      return operand.dtype == Dtype::bfloat16 && is_dense(call_, operand);
+    };
+    int factors = 0;
+    for (int k = 0; k < kernel_.inputs; ++k) {
+      if (!is_factor(k, output)) continue;
+      if (!lies_so(call_.inputs[k]) || ++factors > 2) return false;
+    }
+    return !reduced_[output] && lies_so(call_.outputs[output]);
+  }
+
+  float store_products(int output, const Range& block, const std::uint32_t* found) const {
+    const BFloat16* factors[2] = {};
+    for (int k = 0, count = 0; k < kernel_.inputs; ++k) {
+      if (!is_factor(k, output)) continue;
+      factors[count] = static_cast<const BFloat16*>(call_.inputs[k].data) + offset(block);
+      prefetch(factors[count++] + block.elements(), block.elements());
+    }
+    BFloat16* to = to_write<BFloat16>(output, block);
+    const auto store = factors[1] ? store_products_of<true> : store_products_of<false>;
+    return store(found, factors[0], factors[1], block.elements(), to);
   }
 
   bool wants_sum(int k) const { return reduced_[k] && call_.outputs[k].data; }
@@ -579,6 +850,7 @@ class Run {
   const Kernel& kernel_;
   const Call& call_;
   Block<T> block_;
+  const Table* table_;
   bool in_place_ = true, reducing_ = false;
   bool reduced_[kMaxOperands];
   Cut cut_;
@@ -587,26 +859,18 @@ class Run {
   int64_t size_ = 0;               // its elements
 };
 
-// Whether every tensor is of a 16-bit type; parameters may be wider.
-bool is_of_16_bits(const Kernel& kernel, const Call& call) {
-  for (int k = 0; k < kernel.inputs + kernel.outputs; ++k) {
-    const Operand& operand = k < kernel.inputs ? call.inputs[k] : call.outputs[k - kernel.inputs];
-    const bool wide = operand.dtype == Dtype::float32 || operand.dtype == Dtype::float64;
-    if (kernel.places[k] == kTensor && wide) return false;
-  }
-  return true;
-}
-
 }  // namespace
 
 void run_on_cpu(int index, const Call& call, ParallelFor parallel_for) {
   const Kernel& kernel = kKernels[index];
   const Blocks& blocks = kBlocks[index];
   if (call.compute == Dtype::float64) {
-    Run<double>(kernel, call, blocks.float64).all(parallel_for);
+    Run<double>(kernel, call, blocks.float64, nullptr).all(parallel_for);
+  } else if (!is_of_16_bits(kernel, call)) {
+    Run<float>(kernel, call, blocks.float32, nullptr).all(parallel_for);
   } else {
-    const auto block = is_of_16_bits(kernel, call) ? blocks.of_16_bits : blocks.float32;
-    Run<float>(kernel, call, block).all(parallel_for);
+    const auto table = table_of(kernel, blocks, call, parallel_for);
+    Run<float>(kernel, call, blocks.of_16_bits, table.get()).all(parallel_for);
   }
 }
 

@@ -17,10 +17,11 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor alpha_p, Tensor alpha_n, float beta, float eps, int dtype) -> "
      "Tensor",
-     3, 2, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
+     3, 2, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor alpha_p, Tensor alpha_n, float beta, float eps, "
      "int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
-     4, 2, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar}},
+     4, 2, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar,
+         kScalar}, 1, {0x1, 0x1, 0x1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha_p, Tensor d_alpha_n, Tensor x, "
      "Tensor alpha_p, Tensor alpha_n, float beta, float eps, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor, Tensor, Tensor)",

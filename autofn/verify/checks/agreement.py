@@ -27,6 +27,9 @@ from autofn.verify.checks.context import Context, variant
 from autofn.verify.job import Array, Case
 
 SHAPE = (3, 7, 5, 3)
+LARGE = (128, 7, 50, 3)
+"""So many elements that CPU kernels look up functions of 16-bit tensors."""
+
 ULPS = 64
 """Roundings in the compute type that kernels and PyTorch operations may differ by."""
 
@@ -43,6 +46,7 @@ LAYOUTS = (
     "broadcast crosswise",
     "empty",
 )
+ON_CPU = (*LAYOUTS, "large")
 
 BROADCAST = {
     "broadcast": ((), (SHAPE[1], 1, SHAPE[3])),
@@ -53,15 +57,21 @@ BROADCAST = {
 """The shapes of tensors in turn, () for SHAPE: how gradients are summed. The last keeps its own."""
 
 
-def agreement(context: Context, kernels: Callable[[], AbstractContextManager[None]]) -> str:
+def agreement(
+    context: Context,
+    kernels: Callable[[], AbstractContextManager[None]],
+    layouts: Sequence[str] = LAYOUTS,
+) -> str:
     """Outputs and gradients of the kernels equal those of the PyTorch leaf to rounding.
 
     Leaves are PyTorch's here, and the kernels within `kernels()`.
     """
     count = 0
     for case in context.cases("dense"):
-        for layout in LAYOUTS:
+        for layout in layouts:
             for dtype in EPS:
+                if layout == "large" and dtype == compute_dtype(dtype):
+                    continue
                 values = _values(context, case, layout, dtype)
                 where = f"{layout}{variant(case.key)}, {short(dtype)}"
                 want = _run(context, values)
@@ -82,9 +92,9 @@ def agreement(context: Context, kernels: Callable[[], AbstractContextManager[Non
 
 
 def _values(context: Context, case: Case, layout: str, dtype: torch.dtype) -> dict[str, Any]:
-    """The case's points over SHAPE; parameters in the compute type, as under AMP."""
+    """The case's points over a shape; parameters in the compute type, as under AMP."""
     values: dict[str, Any] = {}
-    out = (*SHAPE[:-1], 0) if layout == "empty" else SHAPE
+    out = {"empty": (*SHAPE[:-1], 0), "large": LARGE}.get(layout, SHAPE)
     given = [
         name
         for name, value in case.values.items()
