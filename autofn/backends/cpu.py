@@ -7,6 +7,7 @@ is the same in every package: kernel.h, cpu.cpp and binding.cpp.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from autofn.backends import cpp
@@ -27,11 +28,56 @@ SHARED = ("kernel.h", "cpu.cpp", "binding.cpp")
 _TAKEN = frozenset(
     """
     and as assert break class continue def del delattr dtype elif else except exec finally for from
-    first global if import in inf inputs is lambda last likes n nan needs nonlocal not numbers odd
-    or outputs
+    first global if import in inf inputs is lambda largest last least likes n nan needs nonlocal not
+    numbers or outputs
     pass raise return self step Tensor try uniform while with yield i
     """.split()
 )
+
+
+@dataclass(frozen=True)
+class _Watch:
+    """How a first try is watched: by the size of its largest result, and perhaps of the least.
+
+    sizes: the variables, what they start with, how they are reduced, and the function of a size
+    and results that gives the next. fine: what holds of good results.
+    """
+
+    sizes: tuple[tuple[str, str, str, str], ...]
+    fine: str
+
+    @property
+    def start(self) -> tuple[str, ...]:
+        return tuple(f"auto {size} = {start};" for size, start, _, _ in self.sizes)
+
+    @property
+    def reductions(self) -> str:
+        return " ".join(f"reduction({kind} : {size})" for size, _, kind, _ in self.sizes)
+
+    def lines(self, results: list[str]) -> list[str]:
+        return [
+            line[8:]
+            for size, _, _, function in self.sizes
+            for line in cpp.wrapped(
+                f"{size} = autofn::{function}(", [size, *results], ");", indent=8
+            ).splitlines()
+        ]
+
+
+_LARGEST = ("largest", "autofn::size_bits(T(0))", "max", "largest_of")
+_FINITE = _Watch((_LARGEST,), "autofn::all_finite<T>(largest)")
+
+
+def _and_least(function: str, bound: str) -> _Watch:
+    least = ("least", "~largest", "min", function)
+    return _Watch((_LARGEST, least), f"{_FINITE.fine} && least >= {bound}")
+
+
+_WATCHES: Mapping[str, _Watch] = {
+    "rescued": _and_least("least_but_0_of", "autofn::size_bits(kTiny<T>) - 1"),
+    "wary": _and_least("least_of", "autofn::size_bits(kVanishing<T>)"),
+}
+"""By arithmetic; of others that have a first try, `_FINITE`."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +86,7 @@ class _Loop:
 
     body: tuple[str, ...]
     first_try: tuple[str, ...]
+    watch: _Watch = _FINITE
 
 
 @dataclass(frozen=True)
@@ -217,19 +264,11 @@ def _loop(
         single = f"{cpp.SCALAR}::{kernel.function}"
         first = _call(f"{single}<T, {cpp.TRY}>" if near else single, args, results)
         again = _again(f"{single}<double>", args, results, doubt)
-        return _Loop(tuple(again), (*first, *_odd([f"{doubt}({each})" for each in results])))
+        watch = _WATCHES[program.arithmetic]
+        return _Loop(tuple(again), (*first, *watch.lines(results)), watch)
     first = _call(f"{function}<T, {cpp.TRY}>", args, results) if near else []
-    first += _odd([f"{each} * T(0)" for each in results]) if near else []
+    first += _FINITE.lines(results) if near else []
     return _Loop(tuple(_call(function, args, results)), tuple(first))
-
-
-def _odd(terms: list[str]) -> list[str]:
-    """Lines that make `odd` NaN where a term is."""
-    # One statement: of several, g++ 12 does not vectorise the loop.
-    sums = [f"{each} +" for each in terms[:-1]] + terms[-1:]
-    return textwrap.wrap(
-        f"odd += {' '.join(sums)};", 92, subsequent_indent="    ", break_long_words=False
-    )
 
 
 def _again(function: str, args: list[str], results: list[str], doubt: str) -> list[str]:

@@ -66,14 +66,14 @@ void affine_settings_backward_settings_squash_tanh_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = affine_settings_backward_settings_squash_tanh<T, autofn::kTried>(grad[i], x[i],
           settings_scale, settings_shift);
-      odd += grad_x[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = affine_settings_backward_settings_squash_tanh(grad[i], x[i], settings_scale,
@@ -99,14 +99,14 @@ void affine_settings_double_backward_settings_squash_tanh_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       affine_settings_double_backward_settings_squash_tanh<T, autofn::kTried>(grad[i], d_x[i],
           x[i], settings_scale, settings_shift, grad_grad[i], grad_x[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       affine_settings_double_backward_settings_squash_tanh(grad[i], d_x[i], x[i], settings_scale,

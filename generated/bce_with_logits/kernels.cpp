@@ -21,13 +21,13 @@ void bce_with_logits_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = bce_with_logits_forward<T, autofn::kTried>(input[i], target[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = bce_with_logits_forward(input[i], target[i]);
@@ -51,14 +51,14 @@ void bce_with_logits_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       bce_with_logits_backward<T, autofn::kTried>(grad[i], input[i], target[i], grad_input[i],
           grad_target[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0);
+      largest = autofn::largest_of(largest, grad_input[i], grad_target[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       bce_with_logits_backward(grad[i], input[i], target[i], grad_input[i], grad_target[i]);
@@ -85,14 +85,14 @@ void bce_with_logits_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       bce_with_logits_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
           input[i], target[i], grad_grad[i], grad_input[i], grad_target[i]);
-      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_input[i], grad_target[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       bce_with_logits_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i],

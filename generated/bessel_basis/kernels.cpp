@@ -22,13 +22,13 @@ void bessel_basis_forward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = bessel_basis_forward<T, autofn::kTried>(x[i], n_one, cutoff);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = bessel_basis_forward(x[i], n_one, cutoff);
@@ -41,13 +41,13 @@ void bessel_basis_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = bessel_basis_forward<T, autofn::kTried>(x[i], n_[i], cutoff);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = bessel_basis_forward(x[i], n_[i], cutoff);
@@ -72,14 +72,14 @@ void bessel_basis_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         bessel_basis_backward<T, autofn::kTried>(grad[i], x[i], n_one, cutoff, grad_x[i],
             grad_n[i]);
-        odd += grad_x[i] * T(0) + grad_n[i] * T(0);
+        largest = autofn::largest_of(largest, grad_x[i], grad_n[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         bessel_basis_backward(grad[i], x[i], n_one, cutoff, grad_x[i], grad_n[i]);
@@ -92,14 +92,14 @@ void bessel_basis_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       bessel_basis_backward<T, autofn::kTried>(grad[i], x[i], n_[i], cutoff, grad_x[i],
           grad_n[i]);
-      odd += grad_x[i] * T(0) + grad_n[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_n[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       bessel_basis_backward(grad[i], x[i], n_[i], cutoff, grad_x[i], grad_n[i]);
@@ -128,14 +128,14 @@ void bessel_basis_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         bessel_basis_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_n_one, x[i], n_one,
             cutoff, grad_grad[i], grad_x[i], grad_n[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_n[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         bessel_basis_double_backward(grad[i], d_x[i], d_n_one, x[i], n_one, cutoff, grad_grad[i],
@@ -149,14 +149,14 @@ void bessel_basis_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       bessel_basis_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_n[i], x[i], n_[i],
           cutoff, grad_grad[i], grad_x[i], grad_n[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_n[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_n[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       bessel_basis_double_backward(grad[i], d_x[i], d_n[i], x[i], n_[i], cutoff, grad_grad[i],

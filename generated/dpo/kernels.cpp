@@ -21,13 +21,13 @@ void dpo_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = dpo_forward<T, autofn::kTried>(chosen[i], rejected[i], beta);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = dpo_forward(chosen[i], rejected[i], beta);
@@ -51,14 +51,14 @@ void dpo_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       dpo_backward<T, autofn::kTried>(grad[i], chosen[i], rejected[i], beta, grad_chosen[i],
           grad_rejected[i]);
-      odd += grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
+      largest = autofn::largest_of(largest, grad_chosen[i], grad_rejected[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       dpo_backward(grad[i], chosen[i], rejected[i], beta, grad_chosen[i], grad_rejected[i]);
@@ -85,14 +85,14 @@ void dpo_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       dpo_double_backward<T, autofn::kTried>(grad[i], d_chosen[i], d_rejected[i], chosen[i],
           rejected[i], beta, grad_grad[i], grad_chosen[i], grad_rejected[i]);
-      odd += grad_grad[i] * T(0) + grad_chosen[i] * T(0) + grad_rejected[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_chosen[i], grad_rejected[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       dpo_double_backward(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i], beta,

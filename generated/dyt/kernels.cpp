@@ -54,14 +54,15 @@ void dyt_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         dyt_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, gamma_one, grad_x[i],
             grad_alpha[i], grad_gamma[i], grad_beta[i]);
-        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
+        largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_gamma[i],
+            grad_beta[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         dyt_backward(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i], grad_gamma[i],
@@ -75,14 +76,15 @@ void dyt_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       dyt_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i],
           grad_gamma[i], grad_beta[i]);
-      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0) + grad_beta[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_gamma[i],
+          grad_beta[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       dyt_backward(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i], grad_gamma[i],
@@ -119,15 +121,16 @@ void dyt_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         dyt_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, d_gamma_one,
             d_beta_one, x[i], alpha_one, gamma_one, grad_grad[i], grad_x[i], grad_alpha[i],
             grad_gamma[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i],
+            grad_gamma[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         dyt_double_backward(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i], alpha_one,
@@ -141,14 +144,15 @@ void dyt_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       dyt_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i],
           x[i], alpha[i], gamma[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_gamma[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_gamma[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i],
+          grad_gamma[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       dyt_double_backward(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i], alpha[i],

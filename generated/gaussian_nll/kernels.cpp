@@ -43,13 +43,15 @@ void gaussian_nll_forward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::gaussian_nll_forward<T, autofn::kTried>(input[i], target[i], log_var[i]);
-      odd += doubt(out[i]);
+      largest = autofn::largest_of(largest, out[i]);
+      least = autofn::least_but_0_of(least, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::gaussian_nll_forward<double>(input[i], target[i], log_var[i]);
@@ -96,14 +98,16 @@ void gaussian_nll_backward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::gaussian_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_var[i],
           grad_input[i], grad_target[i], grad_log_var[i]);
-      odd += doubt(grad_input[i]) + doubt(grad_target[i]) + doubt(grad_log_var[i]);
+      largest = autofn::largest_of(largest, grad_input[i], grad_target[i], grad_log_var[i]);
+      least = autofn::least_but_0_of(least, grad_input[i], grad_target[i], grad_log_var[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;
@@ -138,16 +142,16 @@ void gaussian_nll_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       gaussian_nll_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
           d_log_var[i], input[i], target[i], log_var[i], grad_grad[i], grad_input[i],
           grad_target[i], grad_log_var[i]);
-      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_var[i]
-          * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_input[i], grad_target[i],
+          grad_log_var[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       gaussian_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_var[i], input[i],

@@ -21,13 +21,13 @@ void geglu_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = geglu_forward<T, autofn::kTried>(gate[i], x[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = geglu_forward(gate[i], x[i]);
@@ -51,13 +51,13 @@ void geglu_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       geglu_backward<T, autofn::kTried>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
-      odd += grad_gate[i] * T(0) + grad_x[i] * T(0);
+      largest = autofn::largest_of(largest, grad_gate[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       geglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
@@ -84,14 +84,16 @@ void geglu_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::geglu_double_backward<T, autofn::kTried>(grad[i], d_gate[i], d_x[i], gate[i], x[i],
           grad_grad[i], grad_gate[i], grad_x[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_gate[i]) + doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_gate[i], grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_gate[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;

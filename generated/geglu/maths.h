@@ -31,9 +31,9 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
 
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
+template <typename T> constexpr T kTiny = T(sizeof(T) < sizeof(double) ? 0x1p-100 : 0x1p-1074);
 template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
+  return std::fabs(v) < kTiny<T> && v != T(0) ? T(NAN) : v * T(0);
 }
 
 // What a + b loses in rounding.

@@ -21,13 +21,13 @@ void glu_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = glu_forward<T, autofn::kTried>(x[i], gate[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = glu_forward(x[i], gate[i]);
@@ -51,13 +51,13 @@ void glu_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       glu_backward<T, autofn::kTried>(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
-      odd += grad_x[i] * T(0) + grad_gate[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_gate[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       glu_backward(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
@@ -84,14 +84,14 @@ void glu_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       glu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_gate[i], x[i], gate[i],
           grad_grad[i], grad_x[i], grad_gate[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_gate[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_gate[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       glu_double_backward(grad[i], d_x[i], d_gate[i], x[i], gate[i], grad_grad[i], grad_x[i],

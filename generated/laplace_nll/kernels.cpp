@@ -43,13 +43,13 @@ void laplace_nll_forward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::laplace_nll_forward<T, autofn::kTried>(input[i], target[i], log_scale[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::laplace_nll_forward(input[i], target[i], log_scale[i]);
@@ -95,14 +95,14 @@ void laplace_nll_backward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::laplace_nll_backward<T, autofn::kTried>(grad[i], input[i], target[i], log_scale[i],
           grad_input[i], grad_target[i], grad_log_scale[i]);
-      odd += grad_input[i] * T(0) + grad_target[i] * T(0) + grad_log_scale[i] * T(0);
+      largest = autofn::largest_of(largest, grad_input[i], grad_target[i], grad_log_scale[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       scalar::laplace_nll_backward(grad[i], input[i], target[i], log_scale[i], grad_input[i],
@@ -133,16 +133,16 @@ void laplace_nll_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       laplace_nll_double_backward<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
           d_log_scale[i], input[i], target[i], log_scale[i], grad_grad[i], grad_input[i],
           grad_target[i], grad_log_scale[i]);
-      odd += grad_grad[i] * T(0) + grad_input[i] * T(0) + grad_target[i] * T(0) +
-          grad_log_scale[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_input[i], grad_target[i],
+          grad_log_scale[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       laplace_nll_double_backward(grad[i], d_input[i], d_target[i], d_log_scale[i], input[i],

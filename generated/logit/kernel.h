@@ -5,7 +5,9 @@
 // inputs. An output may be smaller than that: a gradient is summed over the dimensions that its
 // input broadcasts along.
 #pragma once
+#include <cmath>
 #include <cstdint>
+#include <cstring>
 
 namespace autofn {
 
@@ -67,6 +69,40 @@ struct Blocks {
   Block<float> float32, of_16_bits;  // computed in float: what is stored as that, or as less
   Block<double> float64;
 };
+
+// What the results of a first try are looked at by, a part of a block at a time: their sizes as
+// integers, in the same order. NaN is greater than infinity.
+inline std::uint32_t size_bits(float x) {
+  std::uint32_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits & 0x7fffffffu;
+}
+
+inline std::uint64_t size_bits(double x) {
+  std::uint64_t bits;
+  std::memcpy(&bits, &x, sizeof bits);
+  return bits & 0x7fffffffffffffffu;
+}
+
+template <typename U, typename... T> U largest_of(U size, T... values) {
+  ((size = size < size_bits(values) ? size_bits(values) : size), ...);
+  return size;
+}
+
+template <typename U, typename... T> U least_of(U size, T... values) {
+  ((size = size_bits(values) < size ? size_bits(values) : size), ...);
+  return size;
+}
+
+// Less 1, of numbers but 0.
+template <typename U, typename... T> U least_but_0_of(U size, T... values) {
+  ((size = size_bits(values) - 1 < size ? size_bits(values) - 1 : size), ...);
+  return size;
+}
+
+template <typename T> bool all_finite(decltype(size_bits(T())) largest) {
+  return largest < size_bits(T(INFINITY));
+}
 
 // Runs body(context, first, last) over parts of [0, count), in parallel.
 using ParallelFor = void (*)(std::int64_t count, void (*body)(void*, std::int64_t, std::int64_t),

@@ -29,8 +29,9 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 
 // As doubt, in single precision of all that is below 2^-64, and of 0: parts
 // may have vanished, or overflowed in a denominator.
+template <typename T> constexpr T kVanishing = T(sizeof(T) < sizeof(double) ? 0x1p-64 : 0.0);
 template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
-  return sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-64) ? T(NAN) : v * T(0);
+  return std::fabs(v) < kVanishing<T> ? T(NAN) : v * T(0);
 }
 
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and

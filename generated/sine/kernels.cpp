@@ -20,13 +20,15 @@ void sine_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::sine_forward<T, autofn::kTried>(x[i], omega);
-      odd += doubt(out[i]);
+      largest = autofn::largest_of(largest, out[i]);
+      least = autofn::least_but_0_of(least, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::sine_forward<double>(x[i], omega);
@@ -49,13 +51,15 @@ void sine_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = scalar::sine_backward<T, autofn::kTried>(grad[i], x[i], omega);
-      odd += doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::sine_backward<double>(grad[i], x[i], omega);
@@ -80,14 +84,16 @@ void sine_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::sine_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], omega, grad_grad[i],
           grad_x[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;

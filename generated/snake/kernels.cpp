@@ -22,13 +22,13 @@ void snake_forward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = snake_forward<T, autofn::kTried>(x[i], alpha_one);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = snake_forward(x[i], alpha_one);
@@ -41,13 +41,13 @@ void snake_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = snake_forward<T, autofn::kTried>(x[i], alpha[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = snake_forward(x[i], alpha[i]);
@@ -72,14 +72,16 @@ void snake_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::snake_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, grad_x[i],
             grad_alpha[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i]);
+        least = autofn::least_but_0_of(least, grad_x[i], grad_alpha[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1;
@@ -95,14 +97,16 @@ void snake_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::snake_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], grad_x[i],
           grad_alpha[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_alpha[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i]);
+      least = autofn::least_but_0_of(least, grad_x[i], grad_alpha[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;
@@ -134,14 +138,16 @@ void snake_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::snake_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, x[i],
             alpha_one, grad_grad[i], grad_x[i], grad_alpha[i]);
-        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i]);
+        least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_alpha[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1, again2;
@@ -159,14 +165,16 @@ void snake_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::snake_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], x[i],
           alpha[i], grad_grad[i], grad_x[i], grad_alpha[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_alpha[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_alpha[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;

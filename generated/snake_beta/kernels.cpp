@@ -34,13 +34,13 @@ void snake_beta_forward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = snake_beta_forward<T, autofn::kTried>(x[i], alpha_one, beta_one);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = snake_beta_forward(x[i], alpha_one, beta_one);
@@ -53,13 +53,13 @@ void snake_beta_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = snake_beta_forward<T, autofn::kTried>(x[i], alpha[i], beta[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = snake_beta_forward(x[i], alpha[i], beta[i]);
@@ -87,14 +87,14 @@ void snake_beta_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         snake_beta_backward<T, autofn::kTried>(grad[i], x[i], alpha_one, beta_one, grad_x[i],
             grad_alpha[i], grad_beta[i]);
-        odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+        largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_beta[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         snake_beta_backward(grad[i], x[i], alpha_one, beta_one, grad_x[i], grad_alpha[i],
@@ -108,14 +108,14 @@ void snake_beta_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       snake_beta_backward<T, autofn::kTried>(grad[i], x[i], alpha[i], beta[i], grad_x[i],
           grad_alpha[i], grad_beta[i]);
-      odd += grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_beta[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       snake_beta_backward(grad[i], x[i], alpha[i], beta[i], grad_x[i], grad_alpha[i],
@@ -150,14 +150,14 @@ void snake_beta_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, d_beta_one,
             x[i], alpha_one, beta_one, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         snake_beta_double_backward(grad[i], d_x[i], d_alpha_one, d_beta_one, x[i], alpha_one,
@@ -171,14 +171,14 @@ void snake_beta_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       snake_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i],
           alpha[i], beta[i], grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_alpha[i] * T(0) + grad_beta[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i], grad_beta[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       snake_beta_double_backward(grad[i], d_x[i], d_alpha[i], d_beta[i], x[i], alpha[i], beta[i],

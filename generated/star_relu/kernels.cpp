@@ -49,14 +49,16 @@ void star_relu_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::star_relu_backward(grad[i], x[i], scale_one, grad_x[i], grad_scale[i],
             grad_bias[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_scale[i]) + doubt(grad_bias[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_scale[i], grad_bias[i]);
+        least = autofn::least_but_0_of(least, grad_x[i], grad_scale[i], grad_bias[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1, again2;
@@ -73,13 +75,15 @@ void star_relu_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::star_relu_backward(grad[i], x[i], scale[i], grad_x[i], grad_scale[i], grad_bias[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_scale[i]) + doubt(grad_bias[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_scale[i], grad_bias[i]);
+      least = autofn::least_but_0_of(least, grad_x[i], grad_scale[i], grad_bias[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;
@@ -114,14 +118,16 @@ void star_relu_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::star_relu_double_backward(grad[i], d_x[i], d_scale_one, d_bias_one, x[i], scale_one,
             grad_grad[i], grad_x[i], grad_scale[i]);
-        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_scale[i]);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_scale[i]);
+        least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_scale[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1, again2;
@@ -139,14 +145,16 @@ void star_relu_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::star_relu_double_backward(grad[i], d_x[i], d_scale[i], d_bias[i], x[i], scale[i],
           grad_grad[i], grad_x[i], grad_scale[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_scale[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_scale[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_scale[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;

@@ -22,13 +22,13 @@ void swish_beta_forward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = swish_beta_forward<T, autofn::kTried>(x[i], beta_one);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = swish_beta_forward(x[i], beta_one);
@@ -41,13 +41,13 @@ void swish_beta_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = swish_beta_forward<T, autofn::kTried>(x[i], beta[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = swish_beta_forward(x[i], beta[i]);
@@ -72,13 +72,13 @@ void swish_beta_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         swish_beta_backward<T, autofn::kTried>(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
-        odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
+        largest = autofn::largest_of(largest, grad_x[i], grad_beta[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         swish_beta_backward(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
@@ -91,13 +91,13 @@ void swish_beta_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       swish_beta_backward<T, autofn::kTried>(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
-      odd += grad_x[i] * T(0) + grad_beta[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_beta[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       swish_beta_backward(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
@@ -126,14 +126,16 @@ void swish_beta_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::swish_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_beta_one, x[i],
             beta_one, grad_grad[i], grad_x[i], grad_beta[i]);
-        odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_beta[i]);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_beta[i]);
+        least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_beta[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1, again2;
@@ -151,14 +153,16 @@ void swish_beta_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::swish_beta_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_beta[i], x[i],
           beta[i], grad_grad[i], grad_x[i], grad_beta[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]) + doubt(grad_beta[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_beta[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i], grad_beta[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;

@@ -60,14 +60,14 @@ void xielu_forward_block_16_bits(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = scalar::xielu_forward<T, autofn::kTried>(x[i], alpha_p_one, alpha_n_one, beta,
             eps);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = scalar::xielu_forward(x[i], alpha_p_one, alpha_n_one, beta, eps);
@@ -80,13 +80,13 @@ void xielu_forward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::xielu_forward<T, autofn::kTried>(x[i], alpha_p[i], alpha_n[i], beta, eps);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::xielu_forward(x[i], alpha_p[i], alpha_n[i], beta, eps);
@@ -115,14 +115,16 @@ void xielu_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p_one, alpha_n_one, beta,
             eps, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_alpha_p[i]) + doubt(grad_alpha_n[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+        least = autofn::least_but_0_of(least, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1, again2;
@@ -140,14 +142,16 @@ void xielu_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::xielu_backward<T, autofn::kTried>(grad[i], x[i], alpha_p[i], alpha_n[i], beta, eps,
           grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_alpha_p[i]) + doubt(grad_alpha_n[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
+      least = autofn::least_but_0_of(least, grad_x[i], grad_alpha_p[i], grad_alpha_n[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1, again2;

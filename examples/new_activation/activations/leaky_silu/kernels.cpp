@@ -22,13 +22,15 @@ void leaky_silu_forward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak_one);
-        odd += doubt(out[i]);
+        largest = autofn::largest_of(largest, out[i]);
+        least = autofn::least_but_0_of(least, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         const double again0 = scalar::leaky_silu_forward<double>(x[i], leak_one);
@@ -42,13 +44,15 @@ void leaky_silu_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak[i]);
-      odd += doubt(out[i]);
+      largest = autofn::largest_of(largest, out[i]);
+      least = autofn::least_but_0_of(least, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::leaky_silu_forward<double>(x[i], leak[i]);
@@ -72,13 +76,13 @@ void leaky_silu_forward_block_16_bits(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak_one);
-        odd += out[i] * T(0);
+        largest = autofn::largest_of(largest, out[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         out[i] = scalar::leaky_silu_forward(x[i], leak_one);
@@ -91,13 +95,13 @@ void leaky_silu_forward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::leaky_silu_forward<T, autofn::kTried>(x[i], leak[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = scalar::leaky_silu_forward(x[i], leak[i]);
@@ -122,14 +126,16 @@ void leaky_silu_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+      auto least = ~largest;
+  #pragma omp simd reduction(max : largest) reduction(min : least)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak_one, grad_x[i],
             grad_leak[i]);
-        odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_leak[i]);
+        least = autofn::least_but_0_of(least, grad_x[i], grad_leak[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         double again0, again1;
@@ -145,14 +151,16 @@ void leaky_silu_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak[i], grad_x[i],
           grad_leak[i]);
-      odd += doubt(grad_x[i]) + doubt(grad_leak[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_leak[i]);
+      least = autofn::least_but_0_of(least, grad_x[i], grad_leak[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;
@@ -180,14 +188,14 @@ void leaky_silu_backward_block_16_bits(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak_one, grad_x[i],
             grad_leak[i]);
-        odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+        largest = autofn::largest_of(largest, grad_x[i], grad_leak[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         scalar::leaky_silu_backward(grad[i], x[i], leak_one, grad_x[i], grad_leak[i]);
@@ -200,14 +208,14 @@ void leaky_silu_backward_block_16_bits(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::leaky_silu_backward<T, autofn::kTried>(grad[i], x[i], leak[i], grad_x[i],
           grad_leak[i]);
-      odd += grad_x[i] * T(0) + grad_leak[i] * T(0);
+      largest = autofn::largest_of(largest, grad_x[i], grad_leak[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       scalar::leaky_silu_backward(grad[i], x[i], leak[i], grad_x[i], grad_leak[i]);
@@ -236,14 +244,14 @@ void leaky_silu_double_backward_block(
     constexpr std::int64_t kPart = 512;
     for (std::int64_t first = 0; first < n; first += kPart) {
       const std::int64_t last = first + kPart < n ? first + kPart : n;
-      T odd = T(0);  // NaN where an output is
-  #pragma omp simd reduction(+ : odd)
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         leaky_silu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_leak_one, x[i], leak_one,
             grad_grad[i], grad_x[i], grad_leak[i]);
-        odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_leak[i] * T(0);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_leak[i]);
       }
-      if (odd == T(0)) continue;
+      if (autofn::all_finite<T>(largest)) continue;
   #pragma omp simd
       for (std::int64_t i = first; i < last; ++i) {
         leaky_silu_double_backward(grad[i], d_x[i], d_leak_one, x[i], leak_one, grad_grad[i],
@@ -257,14 +265,14 @@ void leaky_silu_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       leaky_silu_double_backward<T, autofn::kTried>(grad[i], d_x[i], d_leak[i], x[i], leak[i],
           grad_grad[i], grad_x[i], grad_leak[i]);
-      odd += grad_grad[i] * T(0) + grad_x[i] * T(0) + grad_leak[i] * T(0);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_leak[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       leaky_silu_double_backward(grad[i], d_x[i], d_leak[i], x[i], leak[i], grad_grad[i],

@@ -20,13 +20,13 @@ void log_gate_forward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = log_gate_forward<T, autofn::kTried>(x[i]);
-      odd += out[i] * T(0);
+      largest = autofn::largest_of(largest, out[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = log_gate_forward(x[i]);
@@ -48,13 +48,15 @@ void log_gate_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = scalar::log_gate_backward<T, autofn::kTried>(grad[i], x[i]);
-      odd += doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::log_gate_backward<double>(grad[i], x[i]);
@@ -79,14 +81,16 @@ void log_gate_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::log_gate_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], grad_grad[i],
           grad_x[i]);
-      odd += doubt(grad_grad[i]) + doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_grad[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;

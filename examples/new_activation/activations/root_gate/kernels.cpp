@@ -40,13 +40,15 @@ void root_gate_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = scalar::root_gate_backward(grad[i], x[i]);
-      odd += doubt(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_x[i]);
+      least = autofn::least_but_0_of(least, grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       const double again0 = scalar::root_gate_backward<double>(grad[i], x[i]);
@@ -71,13 +73,15 @@ void root_gate_double_backward_block(
   constexpr std::int64_t kPart = 512;
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
-    T odd = T(0);  // NaN where an output is
-#pragma omp simd reduction(+ : odd)
+    auto largest = autofn::size_bits(T(0));
+    auto least = ~largest;
+#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       scalar::root_gate_double_backward(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
-      odd += doubt_or_zero(grad_grad[i]) + doubt_or_zero(grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+      least = autofn::least_of(least, grad_grad[i], grad_x[i]);
     }
-    if (odd == T(0)) continue;
+    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kVanishing<T>)) continue;
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       double again0, again1;

@@ -40,15 +40,16 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
 
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
+template <typename T> constexpr T kTiny = T(sizeof(T) < sizeof(double) ? 0x1p-100 : 0x1p-1074);
 template <typename T> AUTOFN_FN T doubt(T v) {
-  const bool tiny = sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-100) && v != T(0);
-  return tiny ? T(NAN) : v * T(0);
+  return std::fabs(v) < kTiny<T> && v != T(0) ? T(NAN) : v * T(0);
 }
 
 // As doubt, in single precision of all that is below 2^-64, and of 0: parts
 // may have vanished, or overflowed in a denominator.
+template <typename T> constexpr T kVanishing = T(sizeof(T) < sizeof(double) ? 0x1p-64 : 0.0);
 template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
-  return sizeof(T) < sizeof(double) && std::fabs(v) < T(0x1p-64) ? T(NAN) : v * T(0);
+  return std::fabs(v) < kVanishing<T> ? T(NAN) : v * T(0);
 }
 
 // sqrt(a**2 + c); c is nothing beside an a whose square might overflow.
