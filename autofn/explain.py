@@ -73,6 +73,8 @@ def _candidates(made: Plan) -> list[str]:
                     f"{mark} {each.name}: {each.operations} operations, "
                     f"cost {each.cost:g}, {each.error or 'dearer, so not measured'}"
                 )
+            if decision.first_try:
+                lines.append(f"  on CPUs first: {decision.first_try}")
     return lines
 
 

@@ -51,6 +51,10 @@ def _zero(*args: Expr) -> tuple[Expr, ...]:
     return tuple(S.Zero for _ in args)
 
 
+def _exp_within_exact(x: Any, n: int) -> Any:
+    return precise.exp(x) if abs(x) <= n else math.nan
+
+
 @precise.by_mpmath
 def _spherical_bessel_exact(x: Any, n: int) -> Any:
     if x == 0 or mpmath.isinf(x):
@@ -798,6 +802,15 @@ _TABLE += [
         1.0,
         lambda a, b: precise.exp(b - a),
         domain=(0.0, 3.0),
+    ),
+    Op("exp_within", "", "autofn::exp_within<{n}>({0})", 11, 1.0, _exp_within_exact),
+    Op(
+        "exp_within_of_sum",
+        "",
+        "autofn::exp_within<{n}>({0}, {1})",
+        12,
+        1.0,
+        lambda a, b, n: _exp_within_exact(a + b, n),
     ),
     Op(
         "exp_of_sum",

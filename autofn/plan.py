@@ -42,6 +42,7 @@ from autofn.rewrite.search import (
     for_16_bits,
     mended,
     unsearched,
+    with_first_try,
 )
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import Point, exact
@@ -283,11 +284,14 @@ def _variant(
         for name, (inputs, results) in passes.items()
         for lowering in [functools.partial(_for_kernels, inputs, fixed)]
     }
+    first_tries = {name: program.first for name, (program, _) in chosen.items()}
     for name in FIRST_ORDER:
         program, decision = chosen[name]
         if decision.in_pytorch is not None:
             programs[name] = limits(decision.in_pytorch, references[name], exact)
-        made = limits(program, references[name], simulated)
+        # What a first try has no limit of is not finite there.
+        alone = dataclasses.replace(program, first=None)
+        made = limits(alone, references[name], simulated)
         made = limits.inside(made, references[name])
         if made.wide is not None:
             wide = limits(made.wide, references[name], simulated)
@@ -297,6 +301,7 @@ def _variant(
     directions = [each.name for _, each in tangents]
     for name, reference in references.items():
         made, decision = chosen[name]
+        made = dataclasses.replace(made, first=None)
         programs[name] = limits.vanishing(programs[name], reference, directions)
         if decision.fails_as_derived:  # in double, but in graphs and on some devices
             wide = dataclasses.replace(programs[name], arithmetic="double")
@@ -306,7 +311,7 @@ def _variant(
         if made.wide is not None:
             wide = limits.vanishing(made.wide, reference, directions)
             made = dataclasses.replace(made, wide=wide)
-        chosen[name] = made, decision
+        chosen[name] = dataclasses.replace(made, first=first_tries[name]), decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
     vjp_jvp = lower(
         [*pushed, *vjp_inputs, *numbers],
@@ -437,6 +442,10 @@ class _Search:
         points += map(self._with_outputs, inside)
         return sampled(program, points, frozenset(self._tensors))
 
+    def _on_a_ladder(self, reference: Program) -> Sample:
+        points = sample.inside(sample.on_a_ladder(self._given, self._tensors), self._domains)
+        return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
+
     def _closer(self, reference: Program) -> Closer:
         def judged(points: Sequence[Point]) -> Sample:
             given = [{n: v for n, v in each.items() if n in self._given[0]} for each in points]
@@ -505,7 +514,9 @@ class _Search:
             reference = lower(inputs, results, self._fixed)
             truth = self._judged(pass_name, reference)
             candidates = Candidates(results, lowered, self._symbols)
-            more = () if pass_name == "double_backward" else candidates.in_regimes()
+            second = pass_name == "double_backward"
+            more = () if second else candidates.in_regimes()
+            closer = None if second else self._closer(reference)
             chosen, decision = choose(
                 pass_name,
                 candidates.plain(),
@@ -513,14 +524,23 @@ class _Search:
                 more,
                 allowed=self._allowed,
                 wide=self._in_64_bits(truth, reference),
-                closer=None if pass_name == "double_backward" else self._closer(reference),
+                closer=closer,
             )
             other = None
-            if pass_name != "double_backward":
+            if not second:
                 plain = functools.partial(_lowered, inputs, self._fixed)
                 other = mended(derived, candidates.forms(plain), truth)
             found = fails_in_single(other or derived, truth)
             decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
+            chosen, name = with_first_try(
+                pass_name,
+                chosen,
+                candidates.direct(),
+                [truth, self._on_a_ladder(reference)],
+                allowed=self._allowed,
+                closer=closer,
+            )
+            decision = dataclasses.replace(decision, first_try=name)
             samples = self._in_16_bits(inputs, truth, reference)
             return for_16_bits(pass_name, chosen, samples, self._parameters), decision
 
@@ -624,10 +644,17 @@ def _whole(program: Program) -> Program:
     """The program with the outputs of its kernel."""
     whole = summed(program)
     outputs = tuple(output for output in whole.outputs if output.node is not None)
-    wide = None if program.wide is None else _whole(program.wide)
-    if wide is not None and not wide.used() <= program.used():
-        wide = None
-    return dataclasses.replace(whole, outputs=outputs, wide=wide)
+    names = [output.name for output in outputs]
+
+    def other(each: Program | None) -> Program | None:
+        """Another program of the same, if that needs no other inputs."""
+        made = None if each is None else _whole(each)
+        if made is None or [output.name for output in made.outputs] != names:
+            return None
+        return made if made.used() <= program.used() else None
+
+    wide, first = other(program.wide), other(program.first)
+    return dataclasses.replace(whole, outputs=outputs, wide=wide, first=first)
 
 
 def _is_worth_compiling(program: Program) -> bool:

@@ -21,7 +21,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS, WAVES
-from autofn.rewrite.heads import choose, decay, inverse, offset, polynomial
+from autofn.rewrite.heads import choose, decay, exp_within, inverse, offset, polynomial
 
 ELEMENT = "element"
 CHANNEL = "channel"
@@ -105,7 +105,8 @@ class Program:
 
     arithmetic: of elements of float32; arithmetic16: of 16-bit types, whose results are rounded to
     so few digits that they may do with less. Never more than the first. wide: the program of
-    float64, where that is another one.
+    float64, where that is another one. first: what CPUs try before this one, of float32; where a
+    result of it is not finite, this one's is taken.
     """
 
     inputs: tuple[Input, ...]
@@ -114,6 +115,7 @@ class Program:
     arithmetic: Arithmetic = "single"
     arithmetic16: Arithmetic = "single"
     wide: Program | None = None
+    first: Program | None = None
 
     @property
     def operations(self) -> int:
@@ -392,6 +394,9 @@ class _Lowering:
             if not self._for_kernels:
                 return self.value(sympy.exp(-sympy.Abs(expr.args[0])))
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
+        if isinstance(expr, exp_within):
+            limit, u = expr.args
+            return self._op("exp_within", self.value(u), n=int(limit))
         if isinstance(expr, sympy.exp) and (square := _scaled_square(expr.args[0])):
             factor, base = square
             at = self.value(base)

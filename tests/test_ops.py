@@ -33,6 +33,8 @@ PARAMETRISED = {
     "spherical_bessel_of_sum": (1, 2, 3),
     "phi": (1, 2, 3),
     "polynomial": (0,),
+    "exp_within": (21, 64),
+    "exp_within_of_sum": (21, 64),
 }
 LOGICAL = {"and", "or", "not"}
 CASES = [(name, n) for name, op in OPS.items() if op.cpp for n in PARAMETRISED.get(name, (None,))]

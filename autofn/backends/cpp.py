@@ -132,6 +132,12 @@ def function(kernel: Kernel, program: Program) -> str:
     """
     wide = in_double_double(program)
     found = [*_in_double_double(kernel, wide), ""] if wide is not None else []
+    if (first := first_try(program)) is not None:
+        found += [
+            _WHY_FIRST,
+            _in_one_arithmetic(replace(kernel, function=first_name(kernel)), first),
+        ]
+        found.append("")
     text = _in_one_arithmetic(kernel, program)
     if program.arithmetic == "single":
         return "\n".join([*found, text])
@@ -144,6 +150,22 @@ def function(kernel: Kernel, program: Program) -> str:
     return "\n".join([*found, *_in_two_arithmetics(kernel, program, kernel.function, why)])
 
 
+FIRST = "_first"
+"""What ends the name of what CPUs try first."""
+
+_WHY_FIRST = "// A first try on CPUs: not finite where an exponential is large."
+
+
+def first_try(program: Program) -> Program | None:
+    """The program that is tried first, where what it has no result of is seen in an output."""
+    first = program.first if program.arithmetic == "single" else None
+    return first if first is not None and gives_nan(first) else None
+
+
+def first_name(kernel: Kernel) -> str:
+    return kernel.function + FIRST
+
+
 def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
     """The function that computes elements of 16-bit types, and the program in its arithmetic."""
     arithmetic = "single" if program.arithmetic16 == "quick" else program.arithmetic16
@@ -151,7 +173,7 @@ def for_16_bits(kernel: Kernel, program: Program) -> tuple[str, Program]:
         return kernel.function, program
     within = f"{SCALAR}::{kernel.function}"
     name = within if arithmetic == "single" else kernel.function + SHORT
-    return name, replace(program, arithmetic=arithmetic, wide=None)
+    return name, replace(program, arithmetic=arithmetic, wide=None, first=None)
 
 
 def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str = "") -> list[str]:
@@ -334,6 +356,8 @@ def has_ways(program: Program) -> bool:
 
 @functools.cache
 def _is_tried(op: str) -> bool:
+    if op.startswith("exp_within"):
+        return True
     text = OPS[op].cpp if op in OPS else ""
     helper = re.match(r"(\w+)<", text)
     if helper:
@@ -394,6 +418,7 @@ def _silenced(kernel: Kernel, program: Program) -> list[str]:
 def helpers(programs: Sequence[Program]) -> list[str]:
     """The text of the helper functions that the programs call, in the table's order."""
     wide = [each.wide for each in programs if each.wide and not in_double_double(each)]
+    wide += [first for each in programs if (first := first_try(each)) is not None]
     nodes = [node for program in (*programs, *wide) for node in program.nodes]
     code = " ".join(OPS[node.op].cpp for node in nodes if node.op in OPS)
     if any(node.op == "constant_rest" for node in nodes):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from autofn.backends import cpp
 from autofn.emit.environment import rendered
@@ -198,7 +198,10 @@ def _place(operand: Operand) -> str:
 def _blocks(kernel: Kernel, program: Program) -> tuple[_Block, _Block, _Block]:
     """The kernel's function over blocks: of float32, of 16-bit types, and of float64."""
     name = f"{kernel.function}_block"
-    wide = short = first = _block(name, kernel, program, kernel.function)
+    wide = first = _block(name, kernel, replace(program, first=None), kernel.function)
+    if cpp.first_try(program) is not None:
+        first = _block(name + cpp.FIRST, kernel, program, kernel.function)
+    short = first
     function, short_program = cpp.for_16_bits(kernel, program)
     if function != kernel.function:
         short = _block(name + cpp.SHORT, kernel, short_program, function)
@@ -258,12 +261,19 @@ def _loop(
         return one.get(each.cname, f"{names[each.cname]}[i]")
 
     args = [argument(each) for each in kernel.inputs]
+    if (first_program := cpp.first_try(program)) is not None:
+        way = f", {cpp.TRY}" if cpp.has_ways(first_program) else ""
+        name = f"{cpp.first_name(kernel)}<T{way}>"
+        results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
+        lines = (*_call(name, args, results), *_FINITE.lines(results))
+        return _Loop(tuple(_again(function, args, results, "T", _FINITE_OR)), lines)
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
     near = cpp.gives_nan(program)
     if (doubt := cpp.DOUBTS.get(program.arithmetic)) is not None:
         single = f"{cpp.SCALAR}::{kernel.function}"
         first = _call(f"{single}<T, {cpp.TRY}>" if near else single, args, results)
-        again = _again(f"{single}<double>", args, results, doubt)
+        kept = f"{{0}} = {doubt}({{0}}) == T(0) ? {{0}} : T({{1}});"
+        again = _again(f"{single}<double>", args, results, "double", kept)
         watch = _WATCHES[program.arithmetic]
         return _Loop(tuple(again), (*first, *watch.lines(results)), watch)
     first = _call(f"{function}<T, {cpp.TRY}>", args, results) if near else []
@@ -271,16 +281,17 @@ def _loop(
     return _Loop(tuple(_call(function, args, results)), tuple(first))
 
 
-def _again(function: str, args: list[str], results: list[str], doubt: str) -> list[str]:
-    """Lines that compute anew the results that are in doubt."""
+_FINITE_OR = "{0} = autofn::finite_or({0}, {1});"
+
+
+def _again(function: str, args: list[str], results: list[str], of: str, kept: str) -> list[str]:
+    """Lines that compute all anew, in type `of`; kept: what becomes of a result and a new one."""
     again = [f"again{k}" for k in range(len(results))]
     if len(results) == 1:
-        lines = _call(function, args, [f"const double {again[0]}"])
+        lines = _call(function, args, [f"const {of} {again[0]}"])
     else:
-        lines = [f"double {', '.join(again)};", *_call(function, args, again)]
-    return lines + [
-        f"{x} = {doubt}({x}) == T(0) ? {x} : T({y});" for x, y in zip(results, again, strict=True)
-    ]
+        lines = [f"{of} {', '.join(again)};", *_call(function, args, again)]
+    return lines + [kept.format(x, y) for x, y in zip(results, again, strict=True)]
 
 
 def _call(function: str, args: list[str], results: list[str]) -> list[str]:

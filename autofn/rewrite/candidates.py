@@ -28,9 +28,10 @@ from autofn.rewrite.forms import (
     with_softplus_in_parts,
     with_tails,
 )
+from autofn.rewrite.heads import exp_within
 from autofn.rewrite.near_root import Branch, about_roots
 from autofn.rewrite.near_zero import for_kernels
-from autofn.rewrite.normal_form import normal_form, with_horner_arguments
+from autofn.rewrite.normal_form import direct_form, normal_form, with_horner_arguments
 from autofn.rewrite.search import Candidate
 
 Form = Callable[[Expr, frozenset[Symbol]], Expr]
@@ -101,6 +102,13 @@ class Candidates:
         """The distinct programs, the one as derived first."""
         return [each for names, form in self._forms for each in self._of(names, form)]
 
+    def direct(self) -> Iterator[Candidate]:
+        """Those in exp(u) or exp(-u) as they are, NaN where |u| is large."""
+        for sign, name in ((-1, "in exp(-u)"), (1, "in exp(u)")):
+            form = _mapped(functools.partial(direct_form, sign=sign), self._derived, self._tensors)
+            if form != self._derived:
+                yield from self._of((name,), _within_one_limit(form))
+
     def forms(self, lowered: Callable[[list[Result]], Program]) -> Iterator[Program]:
         """Each form as a program of another backend."""
         return (lowered(form) for _, form in self._forms)
@@ -149,6 +157,16 @@ class Candidates:
             if program not in self._seen:
                 self._seen.add(program)
                 yield Candidate(", ".join(label) or "as derived", program)
+
+
+def _within_one_limit(results: list[Result]) -> list[Result]:
+    """With the same exponentials in all results."""
+    found = {
+        node for each in results if each.expr is not None for node in each.expr.atoms(exp_within)
+    }
+    least = min(node.args[0] for node in found)
+    alike = {node: exp_within(least, node.args[1]) for node in found}
+    return [each.changed(lambda expr: expr.xreplace(alike)) for each in results]
 
 
 def _before(branches: list[list[Branch]], results: list[Result]) -> list[Result]:

@@ -15,6 +15,7 @@ from autofn.program import Node, Output, Program
 
 MAGNIFYING = {
     "exp": 0,
+    "exp_within": 0,
     "sigmoid": 0,
     "softplus": 0,
     "sech2": 0,

@@ -137,5 +137,7 @@ def _logarithmic(node: Expr, u: Expr, t: Symbol) -> Expr | None:
 
 def _multiple(argument: Expr, u: Expr) -> int | None:
     """n of an argument n*u; None where it is something else."""
+    if argument == u:
+        return 1  # of a decimal fraction the ratio is a decimal fraction
     ratio = argument / u
     return int(ratio) if ratio.is_Integer and ratio != 0 else None

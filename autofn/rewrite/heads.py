@@ -27,6 +27,14 @@ class decay(Function):  # type: ignore[misc]
     is_positive = True
 
 
+class exp_within(Function):  # type: ignore[misc]
+    """exp_within(n, u): exp(u), NaN where |u| > n. Opaque: its powers stay powers of it."""
+
+    nargs = (2,)
+    is_real = True
+    is_positive = True
+
+
 class inverse(Function):  # type: ignore[misc]
     """1 / u, of which powers are taken afterwards: 1 / u**2 overflows in the denominator."""
 

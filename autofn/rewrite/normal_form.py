@@ -7,7 +7,8 @@ derivative of |u| in it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import sympy
 from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, Symbol, exp
@@ -16,7 +17,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.exponentials import exponents, rational
-from autofn.rewrite.heads import HUGE, choose, decay
+from autofn.rewrite.heads import HUGE, choose, decay, exp_within
 
 
 def with_horner_arguments(expr: Expr) -> Expr:
@@ -75,7 +76,49 @@ def normal_form(entry: Expr, tensors: frozenset[Symbol] = frozenset()) -> Expr:
     return entry
 
 
+@dataclass(frozen=True)
+class _Factored:
+    """A rational function of t: factors with their powers. shown: what stands for what in them."""
+
+    factors: tuple[tuple[Expr, int], ...]
+    t: Dummy
+    shown: Mapping[Expr, Expr]
+
+    @property
+    def left(self) -> int:
+        """The powers of n that the factors leave behind at t = 1 / n."""
+        degrees = (k * int(Poly(f, self.t).degree()) for f, k in self.factors if f.has(self.t))
+        return -sum(degrees)
+
+    @property
+    def degree(self) -> int:
+        """The greater one, of the numerator and the denominator."""
+        powers = [(k, int(Poly(f, self.t).degree())) for f, k in self.factors if f.has(self.t)]
+        return max(sum(k * d for k, d in powers if k > 0), -sum(k * d for k, d in powers if k < 0))
+
+    @property
+    def has_difference(self) -> bool:
+        return any(f == self.t - 1 for f, _ in self.factors)
+
+
 def _rewritten(entry: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr | None:
+    factored = _factored(entry, u)
+    if factored is None or factored.left < 0:
+        return None
+    n, t = decay(u), factored.t
+    result: Expr = S.One
+    for factor, power in factored.factors:
+        if factor == t and power > 0:
+            result *= choose(u, n**power, S.One)
+        else:
+            result *= (_in_n(factor, t, n, u, tensors) if factor.has(t) else factor) ** power
+    if factored.left:
+        result *= choose(-u, n**factored.left, S.One)
+    return result.xreplace(factored.shown)
+
+
+def _factored(entry: Expr, u: Expr) -> _Factored | None:
+    """An expression as one of t = exp(u); None if it is not rational, or its terms may cancel."""
     t = Dummy("t", positive=True)
     opaque: dict[Expr, Expr] = {}
 
@@ -98,20 +141,52 @@ def _rewritten(entry: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr | None:
         return None
     top, bottom = sympy.fraction(sympy.cancel(sympy.together(flat)))
     factors = [(f, k) for f, k in _factors(top)] + [(f, -k) for f, k in _factors(bottom)]
-    # At t = 1 / n: the powers of n that the factors leave behind.
-    left = -sum(k * Poly(f, t).degree() for f, k in factors if f.has(t))
-    if left < 0 or not all(_is_positive(f, t) for f, _ in factors if not f.has(*opaque.values())):
+    if not all(_is_positive(f, t) for f, _ in factors if not f.has(*opaque.values())):
         return None
-    n = decay(u)
-    result: Expr = S.One
-    for factor, power in factors:
-        if factor == t and power > 0:
-            result *= choose(u, n**power, S.One)
-        else:
-            result *= (_in_n(factor, t, n, u, tensors) if factor.has(t) else factor) ** power
-    if left:
-        result *= choose(-u, n**left, S.One)
-    return result.xreplace({dummy: node for node, dummy in opaque.items()})
+    shown = {dummy: node for node, dummy in opaque.items()}
+    return _Factored(tuple(factors), t, shown)
+
+
+REACH = 60
+"""How large u is in a direct form, over the degree of the powers of exp(u) there. A denominator
+that overflows makes 0 of what is not small: it may have another factor of 3e12."""
+
+SHORT = 8
+"""Too little."""
+
+
+def direct_form(entry: Expr, _: frozenset[Symbol], sign: int) -> Expr:
+    """An equal expression in exp(u) as it is, or for sign = -1 in exp(-u), NaN where |u| is large.
+
+    For first tries: nothing is selected, and no factor of what is small is put last.
+    """
+    if trees.size(entry) > 2 * LIMIT:
+        return entry
+    formed, degree, limit = entry, 0, Dummy("limit", positive=True)
+    for u in exponents(entry):
+        n = exp_within(limit, sign * u)
+        factored = _factored(formed, u)
+        if factored is not None and not factored.has_difference:
+            direct = _direct(factored, n, sign)
+            if direct is not None:
+                formed, degree = direct, degree + factored.degree
+        once = {exp(sign * u): n, heads.softplus(sign * u): heads.log1p(n)}
+        if formed.has(*once):
+            formed, degree = formed.xreplace(once), degree + 1
+    reach = REACH // max(degree, 1)
+    return formed.xreplace({limit: Integer(reach)}) if degree and reach >= SHORT else entry
+
+
+def _direct(factored: _Factored, n: Expr, sign: int) -> Expr | None:
+    """Of n = t, or for sign = -1 of n = 1 / t."""
+    if sign < 0 and factored.left < 0:
+        return None
+    t, result = factored.t, n**factored.left if sign < 0 else S.One
+    for factor, power in factored.factors:
+        if factor.has(t):
+            factor = _horner(Poly(factor, t).all_coeffs()[::sign], n)
+        result *= factor**power
+    return result.xreplace(factored.shown)
 
 
 def _factors(polynomial: Expr) -> Sequence[tuple[Expr, int]]:

@@ -257,6 +257,22 @@ def at_sizes(
     return [{**all_points[0], tensors[0]: size} for size in both]
 
 
+RUNGS = tuple(1.12**k for k in range(42))
+"""From 1 to 104: where powers of exponentials overflow, one after the other."""
+
+
+def on_a_ladder(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points where one tensor takes ever larger values."""
+    starts = (all_points[STARTS] or all_points)[:2]
+    return [
+        {**start, name: _single(sign * rung)}
+        for start in starts
+        for name in tensors
+        for rung in RUNGS
+        for sign in (1.0, -1.0)
+    ]
+
+
 ARGUMENTS = (83.9, 87.1, 88.3, 89.1, 93.7, 100.3, 103.2, 110.9, 178.7, 431.0)
 FEW_ARGUMENTS = (87.7, 91.3, 178.7)
 BESIDE_ZERO = (1e-5, 3e-4, 4e-3, 0.06)

@@ -10,12 +10,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
+import numpy as np
+
 from autofn.ops import DOUBLE_DOUBLE, OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Node, Program
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, SINGLE, Format
 from autofn.rewrite.judge import HOPELESS, Error, Sample, error, is_in_doubt, is_within, not_finite
-from autofn.rewrite.simulate import STEPWISE
+from autofn.rewrite.simulate import STEPWISE, in_single
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
 """ULP, beyond which exactness is worth a regime of its own."""
@@ -64,6 +66,15 @@ They take several times as long."""
 ORDINARY, SELDOM = (0.01, 12.0), 0.15
 """What numbers are like, most of the time, and of how many of them a result may be 0."""
 
+SAVES = 0.88
+"""What a first try may cost, of what it is tried before."""
+
+CLEARLY = 0.65
+"""Of a bar, how wrong it may be, or as wrong as what it is tried before."""
+
+MODERATE, MOSTLY = (0.01, 5.0), 0.98
+"""Numbers of which a first try is to give results, and of how many."""
+
 SPARE = 0.01
 """Of a unit of a 16-bit type: how wrong a result may be before it is rounded to one."""
 
@@ -93,6 +104,7 @@ class Measured:
 class Decision:
     """The candidates of one pass; `chosen` is the index of the one that is computed.
 
+    first_try: the name of the program that CPUs try first, if there is one.
     fails_as_derived: what PyTorch's operations need double precision for. in_pytorch: what they
     compute, where what is derived has no digits in double precision either.
     """
@@ -101,6 +113,7 @@ class Decision:
     budget: float
     candidates: tuple[Measured, ...]
     chosen: int
+    first_try: str = ""
     fails_as_derived: bool = False
     in_pytorch: Program | None = None
 
@@ -185,6 +198,57 @@ def _with_wide(
         tried = _in_64_bits("double-double", [chosen, *others])
         program, _ = _less_wrong(program, found, tried, sample, bar)
     return chosen if program is chosen else replace(chosen, wide=program)
+
+
+def with_first_try(
+    pass_name: str,
+    program: Program,
+    candidates: Iterable[Candidate],
+    samples: Sequence[Sample],
+    *,
+    allowed: float | None = None,
+    closer: Closer | None = None,
+) -> tuple[Program, str]:
+    """The program with another one that is tried first, and the name of that; "" if there is none.
+
+    The cheapest that is as exact wherever it is finite, if that is most ordinary numbers and saves
+    enough. Not of programs in two arithmetics, which have a first try.
+    """
+    if program.arithmetic != "single":
+        return program, ""
+    bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
+
+    def found(each: Program) -> Error:
+        looks = [error(each, sample) for sample in samples]
+        looks += [closer.error(each)] if closer else []
+        return max(looks, key=lambda of: (of.bad, of.ulp))
+
+    most: Error | None = None
+    for each in sorted(candidates, key=lambda each: (each.program.cost, each.program.operations)):
+        if each.program.cost > SAVES * program.cost:
+            break
+        if not _is_mostly_finite(each.program, samples[0]):
+            continue
+        most = most or found(program)
+        tried = replace(program, first=each.program)
+        of = found(tried)
+        clearly = CLEARLY * bar if pass_name in FIRST else _budget(pass_name, bar)
+        allowance = max(clearly, min(most.ulp, NEARLY * bar))
+        if of.bad <= most.bad and of.ulp <= allowance:
+            return tried, each.name
+    return program, ""
+
+
+def _is_mostly_finite(program: Program, sample: Sample) -> bool:
+    moderate = [
+        k
+        for k, point in enumerate(sample.points)
+        if all(v in (0, 1) or MODERATE[0] < abs(v) < MODERATE[1] for v in point.values())
+    ]
+    if not moderate:
+        return False
+    found = in_single(program, sample.columns.at(moderate))
+    return all(float(np.isfinite(v).mean()) >= MOSTLY for v in found if v is not None)
 
 
 def _less_wrong(

@@ -40,7 +40,9 @@ STEPWISE = frozenset({"powi", "polynomial", "fma", "sum_rest", "product_rest"})
 
 PAST = {SINGLE: 200, DOUBLE: 1500, DOUBLE_DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
-    op for op in OPS if op.endswith("_of_sum") and op not in WAVES | {"softplus_of_sum"}
+    op
+    for op in OPS
+    if op.endswith("_of_sum") and op not in WAVES | {"softplus_of_sum", "exp_within_of_sum"}
 )
 
 
@@ -79,6 +81,12 @@ def in_single(program: Program, given: Columns) -> list[Column | None]:
     if program.arithmetic in ("quick double", "double"):
         return _in_double(program, given)
     found = _in_floats(program, given, SINGLE, SINGLE)
+    if program.arithmetic == "single" and program.first is not None:
+        tried = _in_floats(program.first, given, SINGLE, SINGLE)
+        return [
+            a if a is None or b is None else np.where(np.isfinite(a), a, b)
+            for a, b in zip(tried, found, strict=True)
+        ]
     if program.arithmetic in ("quick", "single"):
         return found
     wary = program.arithmetic == "wary"

@@ -55,12 +55,34 @@ AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   return std::fabs(v4) < T(8.507059173023462e+37) ? v4 + v5 : v4;
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void bce_with_logits_backward_first(
+    T grad, T input, T target, T& grad_input, T& grad_target) {
+  const T v0 = autofn::exp_within<60>(input);
+  grad_input = -grad * (target + v0 * (target - T(1))) / (v0 + T(1));
+  grad_target = -input * grad;
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
   const T v0 = autofn::value(autofn::decay<kWay>(std::fabs(input)));
   const T v1 = target - T(1);
   grad_input = -grad * (input < T(0) ? target + v0 * v1 : v1 + v0 * target) / (v0 + T(1));
   grad_target = -input * grad;
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void bce_with_logits_double_backward_first(
+    T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
+  const T v0 = autofn::exp_within<30>(input);
+  const T v1 = v0 + T(1);
+  const T v2 = d_input * grad;
+  const T v3 = along(d_input, -d_input * (target + v0 * (target - T(1))) / v1);
+  grad_grad = v3 + along(d_target, -input * d_target);
+  grad_input = along(d_input, v0 * v2 / square(v1)) + along(d_target, -grad * d_target);
+  grad_target = along(d_input, -v2);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -36,6 +36,40 @@ void dpo_forward_block(
 }
 
 template <typename T>
+void dpo_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* chosen = inputs[1];
+  const T* rejected = inputs[2];
+  const T beta = T(numbers[0]);
+  T* grad_chosen = outputs[0];
+  T* grad_rejected = outputs[1];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_backward_first<T>(grad[i], chosen[i], rejected[i], beta, grad_chosen[i],
+          grad_rejected[i]);
+      largest = autofn::largest_of(largest, grad_chosen[i], grad_rejected[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      dpo_backward(grad[i], chosen[i], rejected[i], beta, again0, again1);
+      grad_chosen[i] = autofn::finite_or(grad_chosen[i], again0);
+      grad_rejected[i] = autofn::finite_or(grad_rejected[i], again1);
+    }
+  }
+}
+
+template <typename T>
 void dpo_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -62,6 +96,45 @@ void dpo_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       dpo_backward(grad[i], chosen[i], rejected[i], beta, grad_chosen[i], grad_rejected[i]);
+    }
+  }
+}
+
+template <typename T>
+void dpo_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_chosen = inputs[1];
+  const T* d_rejected = inputs[2];
+  const T* chosen = inputs[3];
+  const T* rejected = inputs[4];
+  const T beta = T(numbers[0]);
+  T* grad_grad = outputs[0];
+  T* grad_chosen = outputs[1];
+  T* grad_rejected = outputs[2];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      dpo_double_backward_first<T>(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i],
+          beta, grad_grad[i], grad_chosen[i], grad_rejected[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_chosen[i], grad_rejected[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2;
+      dpo_double_backward(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i], beta,
+          again0, again1, again2);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_chosen[i] = autofn::finite_or(grad_chosen[i], again1);
+      grad_rejected[i] = autofn::finite_or(grad_rejected[i], again2);
     }
   }
 }
@@ -109,8 +182,8 @@ using namespace autofn_dpo;
 
 const Blocks kBlocks[] = {
     {dpo_forward_block<float>, dpo_forward_block<float>, dpo_forward_block<double>},
-    {dpo_backward_block<float>, dpo_backward_block<float>, dpo_backward_block<double>},
-    {dpo_double_backward_block<float>, dpo_double_backward_block<float>,
+    {dpo_backward_block_first<float>, dpo_backward_block_first<float>, dpo_backward_block<double>},
+    {dpo_double_backward_block_first<float>, dpo_double_backward_block_first<float>,
         dpo_double_backward_block<double>},
 };
 

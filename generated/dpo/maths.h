@@ -46,6 +46,18 @@ AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
   return softplus<kWay>(-beta * v0, -std::fma(beta, sum_rest(chosen, -rejected), v1));
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void dpo_backward_first(
+    T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
+  const T v0 = chosen - rejected;
+  const T v1 = std::fma(beta, v0, -(beta * v0));
+  const T v2 = std::fma(beta, sum_rest(chosen, -rejected), v1);
+  const T v3 = grad * beta / (autofn::exp_within<60>(beta * v0, v2) + T(1));
+  grad_chosen = -v3;
+  grad_rejected = v3;
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_backward(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
@@ -59,6 +71,25 @@ AUTOFN_FN void dpo_backward(
   const T v7 = -v1;
   grad_chosen = times_lower<kWay>(-v6, v7, v4);
   grad_rejected = times_lower<kWay>(v6, v7, v4);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void dpo_double_backward_first(
+    T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
+    T& grad_rejected) {
+  const T v0 = chosen - rejected;
+  const T v1 = std::fma(beta, v0, -(beta * v0));
+  const T v2 = std::fma(beta, sum_rest(chosen, -rejected), v1);
+  const T v3 = autofn::exp_within<30>(beta * v0, v2);
+  const T v4 = v3 + T(1);
+  const T v5 = beta / v4;
+  const T v6 = v3 * grad * square(beta) / square(v4);
+  const T v7 = v6 * d_chosen;
+  const T v8 = v6 * d_rejected;
+  grad_grad = along(d_chosen, -v5 * d_chosen) + along(d_rejected, v5 * d_rejected);
+  grad_chosen = along(d_chosen, v7) + along(d_rejected, -v8);
+  grad_rejected = along(d_chosen, -v7) + along(d_rejected, v8);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

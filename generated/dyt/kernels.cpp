@@ -34,6 +34,74 @@ void dyt_forward_block(
 }
 
 template <typename T>
+void dyt_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T* alpha = inputs[2];
+  const T* gamma = inputs[3];
+  T* grad_x = outputs[0];
+  T* grad_alpha = outputs[1];
+  T* grad_gamma = outputs[2];
+  T* grad_beta = outputs[3];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T alpha_one = alpha[0];
+    const T gamma_one = gamma[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_backward_first<T>(grad[i], x[i], alpha_one, gamma_one, grad_x[i], grad_alpha[i],
+            grad_gamma[i], grad_beta[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_gamma[i],
+            grad_beta[i]);
+      }
+      if (autofn::all_finite<T>(largest)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        T again0, again1, again2, again3;
+        dyt_backward(grad[i], x[i], alpha_one, gamma_one, again0, again1, again2, again3);
+        grad_x[i] = autofn::finite_or(grad_x[i], again0);
+        grad_alpha[i] = autofn::finite_or(grad_alpha[i], again1);
+        grad_gamma[i] = autofn::finite_or(grad_gamma[i], again2);
+        grad_beta[i] = autofn::finite_or(grad_beta[i], again3);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_backward_first<T>(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i],
+          grad_gamma[i], grad_beta[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_alpha[i], grad_gamma[i],
+          grad_beta[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2, again3;
+      dyt_backward(grad[i], x[i], alpha[i], gamma[i], again0, again1, again2, again3);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
+      grad_alpha[i] = autofn::finite_or(grad_alpha[i], again1);
+      grad_gamma[i] = autofn::finite_or(grad_gamma[i], again2);
+      grad_beta[i] = autofn::finite_or(grad_beta[i], again3);
+    }
+  }
+}
+
+template <typename T>
 void dyt_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -89,6 +157,85 @@ void dyt_backward_block(
     for (std::int64_t i = first; i < last; ++i) {
       dyt_backward(grad[i], x[i], alpha[i], gamma[i], grad_x[i], grad_alpha[i], grad_gamma[i],
           grad_beta[i]);
+    }
+  }
+}
+
+template <typename T>
+void dyt_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* d_alpha = inputs[2];
+  const T* d_gamma = inputs[3];
+  const T* d_beta = inputs[4];
+  const T* x = inputs[5];
+  const T* alpha = inputs[6];
+  const T* gamma = inputs[7];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  T* grad_alpha = outputs[2];
+  T* grad_gamma = outputs[3];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_alpha_one = d_alpha[0];
+    const T d_gamma_one = d_gamma[0];
+    const T d_beta_one = d_beta[0];
+    const T alpha_one = alpha[0];
+    const T gamma_one = gamma[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
+      for (std::int64_t i = first; i < last; ++i) {
+        dyt_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], d_alpha_one, d_gamma_one,
+            d_beta_one, x[i], alpha_one, gamma_one, grad_grad[i], grad_x[i], grad_alpha[i],
+            grad_gamma[i]);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i],
+            grad_gamma[i]);
+      }
+      if (autofn::all_finite<T>(largest)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        T again0, again1, again2, again3;
+        dyt_double_backward(grad[i], d_x[i], d_alpha_one, d_gamma_one, d_beta_one, x[i], alpha_one,
+            gamma_one, again0, again1, again2, again3);
+        grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+        grad_x[i] = autofn::finite_or(grad_x[i], again1);
+        grad_alpha[i] = autofn::finite_or(grad_alpha[i], again2);
+        grad_gamma[i] = autofn::finite_or(grad_gamma[i], again3);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      dyt_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], d_alpha[i], d_gamma[i],
+          d_beta[i], x[i], alpha[i], gamma[i], grad_grad[i], grad_x[i], grad_alpha[i],
+          grad_gamma[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_alpha[i],
+          grad_gamma[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2, again3;
+      dyt_double_backward(grad[i], d_x[i], d_alpha[i], d_gamma[i], d_beta[i], x[i], alpha[i],
+          gamma[i], again0, again1, again2, again3);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
+      grad_alpha[i] = autofn::finite_or(grad_alpha[i], again2);
+      grad_gamma[i] = autofn::finite_or(grad_gamma[i], again3);
     }
   }
 }
@@ -169,8 +316,8 @@ using namespace autofn_dyt;
 
 const Blocks kBlocks[] = {
     {dyt_forward_block<float>, dyt_forward_block<float>, dyt_forward_block<double>},
-    {dyt_backward_block<float>, dyt_backward_block<float>, dyt_backward_block<double>},
-    {dyt_double_backward_block<float>, dyt_double_backward_block<float>,
+    {dyt_backward_block_first<float>, dyt_backward_block_first<float>, dyt_backward_block<double>},
+    {dyt_double_backward_block_first<float>, dyt_double_backward_block_first<float>,
         dyt_double_backward_block<double>},
 };
 

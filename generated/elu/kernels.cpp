@@ -50,6 +50,39 @@ void elu_backward_block(
 }
 
 template <typename T>
+void elu_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* x = inputs[2];
+  const T alpha = T(numbers[0]);
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      elu_double_backward_first<T>(grad[i], d_x[i], x[i], alpha, grad_grad[i], grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      elu_double_backward(grad[i], d_x[i], x[i], alpha, again0, again1);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
+    }
+  }
+}
+
+template <typename T>
 void elu_double_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -89,7 +122,7 @@ using namespace autofn_elu;
 const Blocks kBlocks[] = {
     {elu_forward_block<float>, elu_forward_block<float>, elu_forward_block<double>},
     {elu_backward_block<float>, elu_backward_block<float>, elu_backward_block<double>},
-    {elu_double_backward_block<float>, elu_double_backward_block<float>,
+    {elu_double_backward_block_first<float>, elu_double_backward_block_first<float>,
         elu_double_backward_block<double>},
 };
 

@@ -22,6 +22,15 @@ AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
   return grad * (x > T(0) ? T(1) : autofn::times_exp<kWay>(alpha, x));
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void elu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
+  const bool c0 = x > T(0);
+  const T v0 = d_x * alpha * autofn::exp_within<60>(x);
+  grad_grad = c0 ? d_x : v0;
+  grad_x = c0 ? T(0) : v0 * grad;
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void elu_double_backward(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);

@@ -16,6 +16,17 @@ namespace autofn_gelu_tanh {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -90,6 +101,28 @@ AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
       T(0.01968230945983306), T(-0.016619328343044883), T(-0.11394448308095899),
       T(-0.015782853521848113), T(0.38751844613578895), T(0.4304000910248585));
   return std::fabs(v0) < T(0.5625) ? v0 * grad * v13 : v14;
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void gelu_tanh_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = clamp(x, T(-64), T(16));
+  const T v1 = v0 * (T(0.07135481627260025) * square(v0) + T(1.5957691216057308));
+  const T v2 = autofn::exp_within<15>(v1) + T(1);
+  const T v3 = clamp(x, T(-64), T(64));
+  const T v4 = square(v3);
+  const T v5 = v3 * (T(0.07135481627260025) * v4 + T(1.5957691216057308));
+  const T v6 = autofn::exp_within<15>(v5);
+  const T v7 = autofn::exp_within<15>(-v5);
+  const T v8 = T(2.5464790894703255) * v3;
+  const T v9 = T(0.6831948749139936) * powi<3>(v3);
+  const T v10 = T(0.04582358824766883) * powi<5>(v3);
+  const T v11 = T(0.8562577952712029) * v4;
+  const T v12 = v11 + v6 * v11 + T(3.1915382432114616) * v6 + T(3.1915382432114616);
+  const T v13 = v2 + (T(0.21406444881780073) * powi<3>(v0) + T(1.5957691216057308) * v0);
+  const T v14 = v12 + v7 * (v12 + (v10 + (v8 + v9))) - v6 * v8 - v6 * v9 - v6 * v10;
+  grad_grad = d_x * v13 / (v2 * (autofn::exp_within<15>(-v1) + T(1)));
+  grad_x = d_x * grad * v14 / (square(v6 + T(1)) * square(v7 + T(1)));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -8,6 +8,35 @@
 namespace autofn_glu {
 
 template <typename T>
+void glu_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T* gate = inputs[1];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = glu_forward_first<T>(x[i], gate[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = glu_forward(x[i], gate[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void glu_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -31,6 +60,39 @@ void glu_forward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = glu_forward(x[i], gate[i]);
+    }
+  }
+}
+
+template <typename T>
+void glu_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T* gate = inputs[2];
+  T* grad_x = outputs[0];
+  T* grad_gate = outputs[1];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      glu_backward_first<T>(grad[i], x[i], gate[i], grad_x[i], grad_gate[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_gate[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      glu_backward(grad[i], x[i], gate[i], again0, again1);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
+      grad_gate[i] = autofn::finite_or(grad_gate[i], again1);
     }
   }
 }
@@ -107,8 +169,8 @@ namespace autofn {
 using namespace autofn_glu;
 
 const Blocks kBlocks[] = {
-    {glu_forward_block<float>, glu_forward_block<float>, glu_forward_block<double>},
-    {glu_backward_block<float>, glu_backward_block<float>, glu_backward_block<double>},
+    {glu_forward_block_first<float>, glu_forward_block_first<float>, glu_forward_block<double>},
+    {glu_backward_block_first<float>, glu_backward_block_first<float>, glu_backward_block<double>},
     {glu_double_backward_block<float>, glu_double_backward_block<float>,
         glu_double_backward_block<double>},
 };

@@ -104,6 +104,10 @@ template <typename T> bool all_finite(decltype(size_bits(T())) largest) {
   return largest < size_bits(T(INFINITY));
 }
 
+template <typename T> T finite_or(T value, T other) {
+  return size_bits(value) < size_bits(T(INFINITY)) ? value : other;
+}
+
 // Runs body(context, first, last) over parts of [0, count), in parallel.
 using ParallelFor = void (*)(std::int64_t count, void (*body)(void*, std::int64_t, std::int64_t),
                              void* context);

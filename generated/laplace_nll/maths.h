@@ -79,6 +79,27 @@ AUTOFN_FN void laplace_nll_backward(
   grad_log_scale = T(grad_log_scale_);
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void laplace_nll_double_backward_first(
+    T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
+    T& grad_input, T& grad_target, T& grad_log_scale) {
+  const T v0 = autofn::exp_within<60>(-clamp(log_scale, T(-4e+18), T(4e+18)));
+  const T v1 = input - target;
+  const T v2 = v0 * sign(v1);
+  const T v3 = v2 * d_input;
+  const T v4 = v2 * d_target;
+  const T v5 = v0 * std::fabs(v1);
+  const T v6 = d_log_scale * grad;
+  const T v7 = v2 * v6;
+  const T v8 = along(d_log_scale, -d_log_scale * (v5 - T(1)));
+  const T v9 = along(d_input, -v3 * grad) + along(d_target, v4 * grad);
+  grad_grad = along(d_input, v3) + along(d_target, -v4) + v8;
+  grad_input = along(d_log_scale, -v7);
+  grad_target = along(d_log_scale, v7);
+  grad_log_scale = v9 + along(d_log_scale, v5 * v6);
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,

@@ -245,103 +245,6 @@ AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
 AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
 AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
 
-// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
-// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
-// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
-struct DoubleDouble {
-  double high, low;
-  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
-  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
-};
-
-// a + b, for a much larger a.
-AUTOFN_FN DoubleDouble joined(double a, double b) {
-  const bool finite = std::fabs(a) < INFINITY;
-  const double rest = finite ? b : 0.0;
-  const double sum = a + rest, low = rest - (sum - a);
-  return {sum, finite ? low : 0.0};
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
-
-AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
-  const double sum = a.high + b.high, t = sum - a.high;
-  const double rest = (a.high - (sum - t)) + (b.high - t);
-  return joined(sum, rest + (a.low + b.low));
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
-
-AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
-  const double product = a.high * b.high;
-  double rest = std::fma(a.high, b.high, -product);
-  rest = std::fma(a.high, b.low, rest);
-  return joined(product, std::fma(a.low, b.high, rest));
-}
-
-AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
-
-AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
-  const double q = a.high / b.high;
-  double rest = std::fma(-q, b.high, a.high);
-  rest += std::fma(-q, b.low, a.low);
-  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
-}
-
-AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
-  const double root = std::sqrt(a.high);
-  const double rest = std::fma(-root, root, a.high) + a.low;
-  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
-}
-
-// a 2^n, given 2^n.
-AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
-  return {a.high * power, a.low * power};
-}
-
-AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
-}
-AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
-}
-AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
-AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
-AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
-  return (a.high == b.high) & (a.low == b.low);
-}
-AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
-
-AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
-  return {condition ? a.high : b.high, condition ? a.low : b.low};
-}
-
-AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
-
-// With the sign of b, as a has none.
-AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
-  return times_power(a, std::copysign(1.0, b.high));
-}
-
-// NaN if either is NaN, as maximum and minimum.
-AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
-  return choose((a > b) | (a.high != a.high), a, b);
-}
-AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
-  return choose((a < b) | (a.high != a.high), a, b);
-}
-
-AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
-  return choose(x > high, high, choose(x < low, smaller(low, high), x));
-}
-
-AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
-  const double whole = std::floor(a.high);
-  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
-}
-
-AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
-
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
 #ifdef __CUDACC__
@@ -487,19 +390,32 @@ AUTOFN_FN double exp(double x, double rest = -0.0) {
   return x < -746.0 ? 0.0 : p;
 }
 
-// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
-AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+// The same for |x| <= 87.
+AUTOFN_FN float exp_at_most_87(float x, float rest) {
   // 1.5 * 2^23 + 127
   const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
   const float n = t - 0x1.8000fep+23f;
   float r = std::fma(n, -0x1.62e4p-1f, x);
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
-  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
-  return std::fabs(x) <= 87.0f ? p : NAN;
+  return std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+}
+
+// Else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+  return std::fabs(x) <= 87.0f ? exp_at_most_87(x, rest) : NAN;
 }
 
 template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
+}
+
+// The same within another limit, at most 87.
+template <int kLimit> AUTOFN_FN float exp_within(float x, float rest = -0.0f) {
+  return std::fabs(x) <= float(kLimit) ? exp_at_most_87(x, rest) : NAN;
+}
+
+template <int kLimit> AUTOFN_FN double exp_within(double x, double rest = -0.0) {
+  return std::fabs(x) <= double(kLimit) ? autofn::exp(x, rest) : NAN;
 }
 
 #ifdef __CUDACC__
@@ -521,6 +437,103 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
     return autofn::exp(x, rest...);
   }
 }
+
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
 
 // v exp(x) from r and t, as exp_reduced.
 AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {

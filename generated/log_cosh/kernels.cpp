@@ -40,6 +40,45 @@ void log_cosh_backward_block(
 }
 
 template <typename T>
+void log_cosh_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_input = inputs[1];
+  const T* d_target = inputs[2];
+  const T* input = inputs[3];
+  const T* target = inputs[4];
+  T* grad_grad = outputs[0];
+  T* grad_input = outputs[1];
+  T* grad_target = outputs[2];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      log_cosh_double_backward_first<T>(grad[i], d_input[i], d_target[i], input[i], target[i],
+          grad_grad[i], grad_input[i], grad_target[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_input[i], grad_target[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2;
+      log_cosh_double_backward(grad[i], d_input[i], d_target[i], input[i], target[i], again0,
+          again1, again2);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_input[i] = autofn::finite_or(grad_input[i], again1);
+      grad_target[i] = autofn::finite_or(grad_target[i], again2);
+    }
+  }
+}
+
+template <typename T>
 void log_cosh_double_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -84,7 +123,7 @@ const Blocks kBlocks[] = {
     {log_cosh_forward_block<float>, log_cosh_forward_block<float>, log_cosh_forward_block<double>},
     {log_cosh_backward_block<float>, log_cosh_backward_block<float>,
         log_cosh_backward_block<double>},
-    {log_cosh_double_backward_block<float>, log_cosh_double_backward_block<float>,
+    {log_cosh_double_backward_block_first<float>, log_cosh_double_backward_block_first<float>,
         log_cosh_double_backward_block<double>},
 };
 

@@ -13,6 +13,8 @@
 
 namespace autofn_logish {
 
+template <typename T> AUTOFN_FN T square(T x) { return x * x; }
+
 // c0 * t**n + ... + cn; in single precision without the first kCut terms,
 // which are below its last digit.
 template <int kCut, typename T> AUTOFN_FN T polynomial_from(T, T v) { return v; }
@@ -98,6 +100,19 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_backw
       T(0.1086792851437427), T(0.18341467184783952));
   const T v8 = std::fabs(v0) < T(0.6875) ? v0 * grad * v6 : v7;
   return x >= T(INFINITY) ? grad * T(0.6931471805599453) : v8;
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void logish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = autofn::exp_within<15>(x);
+  const T v1 = v0 + T(1);
+  const T v2 = T(2) * v0;
+  const T v3 = v2 + T(1);
+  const T l0 = autofn::log1p<kWay>(sigmoid<kWay>(x));
+  const T v4 = v0 * d_x * grad * (v0 * (v0 * (T(2) * x - T(4)) - T(6)) - x - T(2));
+  grad_grad = d_x * (l0 + v0 * (x + (v2 * l0 + T(3) * l0))) / (v1 * v3);
+  grad_x = -v4 / (square(v1) * square(v3));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -264,19 +264,32 @@ AUTOFN_FN double exp(double x, double rest = -0.0) {
   return x < -746.0 ? 0.0 : p;
 }
 
-// The same for |x| <= 87, else NaN: a first try that costs two thirds of it.
-AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+// The same for |x| <= 87.
+AUTOFN_FN float exp_at_most_87(float x, float rest) {
   // 1.5 * 2^23 + 127
   const float t = std::fma(x, 0x1.715476p+0f, 0x1.8000fep+23f);
   const float n = t - 0x1.8000fep+23f;
   float r = std::fma(n, -0x1.62e4p-1f, x);
   r = std::fma(n, -0x1.7f7d1cp-20f, r) + rest;
-  const float p = std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
-  return std::fabs(x) <= 87.0f ? p : NAN;
+  return std::fma(exp_quotient(r), r, 1.0f) * power_of_two(t);
+}
+
+// Else NaN: a first try that costs two thirds of it.
+AUTOFN_FN float exp_near(float x, float rest = -0.0f) {
+  return std::fabs(x) <= 87.0f ? exp_at_most_87(x, rest) : NAN;
 }
 
 template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
+}
+
+// The same within another limit, at most 87.
+template <int kLimit> AUTOFN_FN float exp_within(float x, float rest = -0.0f) {
+  return std::fabs(x) <= float(kLimit) ? exp_at_most_87(x, rest) : NAN;
+}
+
+template <int kLimit> AUTOFN_FN double exp_within(double x, double rest = -0.0) {
+  return std::fabs(x) <= double(kLimit) ? autofn::exp(x, rest) : NAN;
 }
 
 #ifdef __CUDACC__

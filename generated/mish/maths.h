@@ -39,6 +39,14 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T mish_forward_first(T x) {
+  const T v0 = clamp(x, T(-1024), T(INFINITY));
+  const T v1 = autofn::exp_within<30>(v0);
+  const T v2 = v1 * (v1 + T(2));
+  return v0 * v2 / (v2 + T(2));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
   const T v1 = autofn::value(autofn::decay<kWay>(std::fabs(v0)));
@@ -47,6 +55,15 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward
   const bool c0 = v0 < T(0);
   const T v4 = v0 * (c0 ? v2 : v3 + T(1)) / (c0 ? v1 * v2 + T(2) : v1 * (v3 + T(2)) + T(1));
   return v0 < T(-48) ? times_lower<kWay>(v0, v0) : times_lower<kWay>(v4, v0);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T mish_backward_first(T grad, T x) {
+  const T v0 = clamp(x, T(-1024), T(64));
+  const T v1 = autofn::exp_within<15>(v0);
+  const T v2 = T(4) * v0;
+  const T v3 = v1 * grad * (v2 + v1 * (v2 + v1 * (v1 + T(4)) + T(6)) + T(4));
+  return v3 / square(v1 * (v1 + T(2)) + T(2));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backward(T grad, T x) {
@@ -60,6 +77,21 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backwar
   const T v6 = T(1) / (c0 ? v1 * (v1 + T(2)) + T(2) : v1 * (T(2) * v1 + T(2)) + T(1));
   const T v7 = grad * (c0 ? v4 + v1 * (v3 + v1 * (v1 + T(4))) : v5) * square(v6);
   return times_lower<kWay>(v7, v0);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void mish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const T v0 = clamp(x, T(-1024), T(64));
+  const T v1 = autofn::exp_within<10>(v0);
+  const T v2 = T(4) * v0;
+  const T v3 = clamp(x, T(-1024), T(1024));
+  const T v4 = autofn::exp_within<10>(v3);
+  const T v5 = T(2) * v3;
+  const T v6 = v1 * d_x * (v2 + v1 * (v2 + v1 * (v1 + T(4)) + T(6)) + T(4));
+  const T v7 = v4 * (v4 * (T(3) * v3 + v4 * (v5 - T(2)) - T(6)) - v5 - T(8)) - v5 - T(4);
+  grad_grad = v6 / square(v1 * (v1 + T(2)) + T(2));
+  grad_x = -d_x * (T(4) * v4) * grad * v7 / powi<3>(v4 * (v4 + T(2)) + T(2));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

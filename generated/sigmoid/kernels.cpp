@@ -35,6 +35,35 @@ void sigmoid_forward_block(
 }
 
 template <typename T>
+void sigmoid_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  T* grad_x = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = sigmoid_backward_first<T>(grad[i], x[i]);
+      largest = autofn::largest_of(largest, grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = sigmoid_backward(grad[i], x[i]);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void sigmoid_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -100,7 +129,8 @@ using namespace autofn_sigmoid;
 
 const Blocks kBlocks[] = {
     {sigmoid_forward_block<float>, sigmoid_forward_block<float>, sigmoid_forward_block<double>},
-    {sigmoid_backward_block<float>, sigmoid_backward_block<float>, sigmoid_backward_block<double>},
+    {sigmoid_backward_block_first<float>, sigmoid_backward_block_first<float>,
+        sigmoid_backward_block<double>},
     {sigmoid_double_backward_block<float>, sigmoid_double_backward_block<float>,
         sigmoid_double_backward_block<double>},
 };

@@ -48,6 +48,12 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_forw
   return sigmoid<kWay>(x);
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T sigmoid_backward_first(T grad, T x) {
+  const T v0 = autofn::exp_within<30>(x);
+  return v0 * grad / square(v0 + T(1));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_backward(T grad, T x) {
   const T v0 = grad / square(autofn::value(autofn::decay<kWay>(std::fabs(x))) + T(1));
   return times_lower<kWay>(times_lower<kWay>(v0, -x), x);

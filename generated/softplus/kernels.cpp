@@ -8,6 +8,34 @@
 namespace autofn_softplus {
 
 template <typename T>
+void softplus_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = softplus_forward_first<T, autofn::kTried>(x[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = softplus_forward(x[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void softplus_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -30,6 +58,35 @@ void softplus_forward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = softplus_forward(x[i]);
+    }
+  }
+}
+
+template <typename T>
+void softplus_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  T* grad_x = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = softplus_backward_first<T>(grad[i], x[i]);
+      largest = autofn::largest_of(largest, grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = softplus_backward(grad[i], x[i]);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
     }
   }
 }
@@ -58,6 +115,39 @@ void softplus_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = softplus_backward(grad[i], x[i]);
+    }
+  }
+}
+
+template <typename T>
+void softplus_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* x = inputs[2];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      softplus_double_backward_first<T>(grad[i], d_x[i], x[i], grad_grad[i], grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      softplus_double_backward(grad[i], d_x[i], x[i], again0, again1);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
     }
   }
 }
@@ -99,10 +189,11 @@ namespace autofn {
 using namespace autofn_softplus;
 
 const Blocks kBlocks[] = {
-    {softplus_forward_block<float>, softplus_forward_block<float>, softplus_forward_block<double>},
-    {softplus_backward_block<float>, softplus_backward_block<float>,
+    {softplus_forward_block_first<float>, softplus_forward_block_first<float>,
+        softplus_forward_block<double>},
+    {softplus_backward_block_first<float>, softplus_backward_block_first<float>,
         softplus_backward_block<double>},
-    {softplus_double_backward_block<float>, softplus_double_backward_block<float>,
+    {softplus_double_backward_block_first<float>, softplus_double_backward_block_first<float>,
         softplus_double_backward_block<double>},
 };
 

@@ -8,6 +8,35 @@
 namespace autofn_swiglu {
 
 template <typename T>
+void swiglu_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* gate = inputs[0];
+  const T* x = inputs[1];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = swiglu_forward_first<T>(gate[i], x[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = swiglu_forward(gate[i], x[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void swiglu_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -31,6 +60,39 @@ void swiglu_forward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = swiglu_forward(gate[i], x[i]);
+    }
+  }
+}
+
+template <typename T>
+void swiglu_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* gate = inputs[1];
+  const T* x = inputs[2];
+  T* grad_gate = outputs[0];
+  T* grad_x = outputs[1];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      swiglu_backward_first<T>(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+      largest = autofn::largest_of(largest, grad_gate[i], grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      swiglu_backward(grad[i], gate[i], x[i], again0, again1);
+      grad_gate[i] = autofn::finite_or(grad_gate[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
     }
   }
 }
@@ -61,6 +123,44 @@ void swiglu_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       swiglu_backward(grad[i], gate[i], x[i], grad_gate[i], grad_x[i]);
+    }
+  }
+}
+
+template <typename T>
+void swiglu_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_gate = inputs[1];
+  const T* d_x = inputs[2];
+  const T* gate = inputs[3];
+  const T* x = inputs[4];
+  T* grad_grad = outputs[0];
+  T* grad_gate = outputs[1];
+  T* grad_x = outputs[2];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      swiglu_double_backward_first<T>(grad[i], d_gate[i], d_x[i], gate[i], x[i], grad_grad[i],
+          grad_gate[i], grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_gate[i], grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2;
+      swiglu_double_backward(grad[i], d_gate[i], d_x[i], gate[i], x[i], again0, again1, again2);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_gate[i] = autofn::finite_or(grad_gate[i], again1);
+      grad_x[i] = autofn::finite_or(grad_x[i], again2);
     }
   }
 }
@@ -107,9 +207,11 @@ namespace autofn {
 using namespace autofn_swiglu;
 
 const Blocks kBlocks[] = {
-    {swiglu_forward_block<float>, swiglu_forward_block<float>, swiglu_forward_block<double>},
-    {swiglu_backward_block<float>, swiglu_backward_block<float>, swiglu_backward_block<double>},
-    {swiglu_double_backward_block<float>, swiglu_double_backward_block<float>,
+    {swiglu_forward_block_first<float>, swiglu_forward_block_first<float>,
+        swiglu_forward_block<double>},
+    {swiglu_backward_block_first<float>, swiglu_backward_block_first<float>,
+        swiglu_backward_block<double>},
+    {swiglu_double_backward_block_first<float>, swiglu_double_backward_block_first<float>,
         swiglu_double_backward_block<double>},
 };
 

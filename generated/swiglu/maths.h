@@ -52,8 +52,22 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T swiglu_forward_first(T gate, T x) {
+  return gate * x / (autofn::exp_within<60>(-gate) + T(1));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forward(T gate, T x) {
   return times_sigmoid<kWay>(gate * x, gate);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void swiglu_backward_first(T grad, T gate, T x, T& grad_gate, T& grad_x) {
+  const T v0 = autofn::exp_within<30>(-gate);
+  const T v1 = v0 + T(1);
+  grad_gate = grad * x * (v0 * (gate + T(1)) + T(1)) / square(v1);
+  grad_x = gate * grad / v1;
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
@@ -68,6 +82,22 @@ AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v6 = times_lower<kWay>(v1 * (gate + T(1)), gate);
   grad_gate = c0 ? v6 : times_lower<kWay>(v5, gate);
   grad_x = c0 ? times_lower<kWay>(v4, gate) : times_lower<kWay>(v4 / v2, gate);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void swiglu_double_backward_first(
+    T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
+  const T v0 = autofn::exp_within<20>(gate);
+  const T v1 = v0 + T(1);
+  const T v2 = (gate + v1) / square(v1);
+  const T v3 = v0 * d_gate * x;
+  const T v4 = v0 * d_x;
+  const T v5 = v2 * grad;
+  const T v6 = along(d_gate, -v3 * grad * (v0 * (gate - T(2)) - gate - T(2)) / powi<3>(v1));
+  grad_grad = along(d_gate, v2 * v3) + along(d_x, gate * v4 / v1);
+  grad_gate = v6 + along(d_x, v4 * v5);
+  grad_x = along(d_gate, d_gate * (v0 * v5));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

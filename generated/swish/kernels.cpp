@@ -8,6 +8,34 @@
 namespace autofn_swish {
 
 template <typename T>
+void swish_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T beta = T(numbers[0]);
+  T* out = outputs[0];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = swish_forward_first<T>(x[i], beta);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = swish_forward(x[i], beta);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void swish_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -30,6 +58,35 @@ void swish_forward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = swish_forward(x[i], beta);
+    }
+  }
+}
+
+template <typename T>
+void swish_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T beta = T(numbers[0]);
+  T* grad_x = outputs[0];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      grad_x[i] = swish_backward_first<T>(grad[i], x[i], beta);
+      largest = autofn::largest_of(largest, grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = swish_backward(grad[i], x[i], beta);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
     }
   }
 }
@@ -58,6 +115,39 @@ void swish_backward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       grad_x[i] = swish_backward(grad[i], x[i], beta);
+    }
+  }
+}
+
+template <typename T>
+void swish_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* x = inputs[2];
+  const T beta = T(numbers[0]);
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_double_backward_first<T>(grad[i], d_x[i], x[i], beta, grad_grad[i], grad_x[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      swish_double_backward(grad[i], d_x[i], x[i], beta, again0, again1);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
     }
   }
 }
@@ -100,9 +190,11 @@ namespace autofn {
 using namespace autofn_swish;
 
 const Blocks kBlocks[] = {
-    {swish_forward_block<float>, swish_forward_block<float>, swish_forward_block<double>},
-    {swish_backward_block<float>, swish_backward_block<float>, swish_backward_block<double>},
-    {swish_double_backward_block<float>, swish_double_backward_block<float>,
+    {swish_forward_block_first<float>, swish_forward_block_first<float>,
+        swish_forward_block<double>},
+    {swish_backward_block_first<float>, swish_backward_block_first<float>,
+        swish_backward_block<double>},
+    {swish_double_backward_block_first<float>, swish_double_backward_block_first<float>,
         swish_double_backward_block<double>},
 };
 

@@ -48,6 +48,11 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T swish_forward_first(T x, T beta) {
+  return x / (autofn::exp_within<60>(-x * beta) + T(1));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forward(T x, T beta) {
   if constexpr (sizeof(T) == sizeof(double)) {
     // Other terms cancel, or are magnified, in float64.
@@ -55,6 +60,14 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forwar
   } else {
     return times_sigmoid<kWay>(x, x * beta);
   }
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T> AUTOFN_FN T swish_backward_first(T grad, T x, T beta) {
+  const T v0 = beta * x;
+  const T v1 = autofn::exp_within<30>(v0);
+  const T v2 = v1 + T(1);
+  return v1 * grad * (v0 + v2) / square(v2);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
@@ -77,6 +90,17 @@ AUTOFN_FN T swish_backward(T grad, T x, T beta) {
     const T v4 = grad * (v0 < T(0) ? v2 + v3 : v1 * (v3 + T(1)) + T(1)) / square(v2);
     return times_lower<kWay>(v4, v0);
   }
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void swish_double_backward_first(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
+  const T v0 = beta * x;
+  const T v1 = autofn::exp_within<20>(v0);
+  const T v2 = v1 + T(1);
+  const T v3 = v1 * d_x;
+  grad_grad = v3 * (v0 + v2) / square(v2);
+  grad_x = -beta * (v3 * grad) * (v1 * (v0 - T(2)) - v0 - T(2)) / powi<3>(v2);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -8,6 +8,56 @@
 namespace autofn_swish_beta {
 
 template <typename T>
+void swish_beta_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  const T* beta = inputs[1];
+  T* out = outputs[0];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T beta_one = beta[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
+      for (std::int64_t i = first; i < last; ++i) {
+        out[i] = swish_beta_forward_first<T>(x[i], beta_one);
+        largest = autofn::largest_of(largest, out[i]);
+      }
+      if (autofn::all_finite<T>(largest)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        const T again0 = swish_beta_forward(x[i], beta_one);
+        out[i] = autofn::finite_or(out[i], again0);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = swish_beta_forward_first<T>(x[i], beta[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = swish_beta_forward(x[i], beta[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void swish_beta_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -51,6 +101,62 @@ void swish_beta_forward_block(
 #pragma omp simd
     for (std::int64_t i = first; i < last; ++i) {
       out[i] = swish_beta_forward(x[i], beta[i]);
+    }
+  }
+}
+
+template <typename T>
+void swish_beta_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* x = inputs[1];
+  const T* beta = inputs[2];
+  T* grad_x = outputs[0];
+  T* grad_beta = outputs[1];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T beta_one = beta[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
+      for (std::int64_t i = first; i < last; ++i) {
+        swish_beta_backward_first<T>(grad[i], x[i], beta_one, grad_x[i], grad_beta[i]);
+        largest = autofn::largest_of(largest, grad_x[i], grad_beta[i]);
+      }
+      if (autofn::all_finite<T>(largest)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        T again0, again1;
+        swish_beta_backward(grad[i], x[i], beta_one, again0, again1);
+        grad_x[i] = autofn::finite_or(grad_x[i], again0);
+        grad_beta[i] = autofn::finite_or(grad_beta[i], again1);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      swish_beta_backward_first<T>(grad[i], x[i], beta[i], grad_x[i], grad_beta[i]);
+      largest = autofn::largest_of(largest, grad_x[i], grad_beta[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1;
+      swish_beta_backward(grad[i], x[i], beta[i], again0, again1);
+      grad_x[i] = autofn::finite_or(grad_x[i], again0);
+      grad_beta[i] = autofn::finite_or(grad_beta[i], again1);
     }
   }
 }
@@ -182,9 +288,9 @@ namespace autofn {
 using namespace autofn_swish_beta;
 
 const Blocks kBlocks[] = {
-    {swish_beta_forward_block<float>, swish_beta_forward_block<float>,
+    {swish_beta_forward_block_first<float>, swish_beta_forward_block_first<float>,
         swish_beta_forward_block<double>},
-    {swish_beta_backward_block<float>, swish_beta_backward_block<float>,
+    {swish_beta_backward_block_first<float>, swish_beta_backward_block_first<float>,
         swish_beta_backward_block<double>},
     {swish_beta_double_backward_block<float>, swish_beta_double_backward_block<float>,
         swish_beta_double_backward_block<double>},

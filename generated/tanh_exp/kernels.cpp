@@ -13,6 +13,34 @@ void tanh_exp_double_backward_block_double_double(
     bool uniform);
 
 template <typename T>
+void tanh_exp_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = tanh_exp_forward_first<T>(x[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = tanh_exp_forward(x[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void tanh_exp_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -104,7 +132,8 @@ namespace autofn {
 using namespace autofn_tanh_exp;
 
 const Blocks kBlocks[] = {
-    {tanh_exp_forward_block<float>, tanh_exp_forward_block<float>, tanh_exp_forward_block<double>},
+    {tanh_exp_forward_block_first<float>, tanh_exp_forward_block_first<float>,
+        tanh_exp_forward_block<double>},
     {tanh_exp_backward_block<float>, tanh_exp_backward_block<float>,
         tanh_exp_backward_block<double>},
     {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block<float>,

@@ -224,6 +224,72 @@ void leaky_silu_backward_block_16_bits(
 }
 
 template <typename T>
+void leaky_silu_double_backward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* grad = inputs[0];
+  const T* d_x = inputs[1];
+  const T* d_leak = inputs[2];
+  const T* x = inputs[3];
+  const T* leak = inputs[4];
+  T* grad_grad = outputs[0];
+  T* grad_x = outputs[1];
+  T* grad_leak = outputs[2];
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T d_leak_one = d_leak[0];
+    const T leak_one = leak[0];
+    // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+    // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+    constexpr std::int64_t kPart = 512;
+    for (std::int64_t first = 0; first < n; first += kPart) {
+      const std::int64_t last = first + kPart < n ? first + kPart : n;
+      auto largest = autofn::size_bits(T(0));
+  #pragma omp simd reduction(max : largest)
+      for (std::int64_t i = first; i < last; ++i) {
+        leaky_silu_double_backward_first<T>(grad[i], d_x[i], d_leak_one, x[i], leak_one,
+            grad_grad[i], grad_x[i], grad_leak[i]);
+        largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_leak[i]);
+      }
+      if (autofn::all_finite<T>(largest)) continue;
+  #pragma omp simd
+      for (std::int64_t i = first; i < last; ++i) {
+        T again0, again1, again2;
+        leaky_silu_double_backward(grad[i], d_x[i], d_leak_one, x[i], leak_one, again0, again1,
+            again2);
+        grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+        grad_x[i] = autofn::finite_or(grad_x[i], again1);
+        grad_leak[i] = autofn::finite_or(grad_leak[i], again2);
+      }
+    }
+    return;
+  }
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      leaky_silu_double_backward_first<T>(grad[i], d_x[i], d_leak[i], x[i], leak[i], grad_grad[i],
+          grad_x[i], grad_leak[i]);
+      largest = autofn::largest_of(largest, grad_grad[i], grad_x[i], grad_leak[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      T again0, again1, again2;
+      leaky_silu_double_backward(grad[i], d_x[i], d_leak[i], x[i], leak[i], again0, again1,
+          again2);
+      grad_grad[i] = autofn::finite_or(grad_grad[i], again0);
+      grad_x[i] = autofn::finite_or(grad_x[i], again1);
+      grad_leak[i] = autofn::finite_or(grad_leak[i], again2);
+    }
+  }
+}
+
+template <typename T>
 void leaky_silu_double_backward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -292,7 +358,7 @@ const Blocks kBlocks[] = {
         leaky_silu_forward_block<double>},
     {leaky_silu_backward_block<float>, leaky_silu_backward_block_16_bits<float>,
         leaky_silu_backward_block<double>},
-    {leaky_silu_double_backward_block<float>, leaky_silu_double_backward_block<float>,
+    {leaky_silu_double_backward_block_first<float>, leaky_silu_double_backward_block_first<float>,
         leaky_silu_double_backward_block<double>},
 };
 

@@ -16,6 +16,17 @@ namespace autofn_leaky_silu {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// x**N, N > 0, by squaring.
+template <int N, typename T> AUTOFN_FN T powi(T x) {
+  if constexpr (N == 1) {
+    return x;
+  } else {
+    const T half = powi<N / 2>(x);
+    if constexpr (N % 2) return half * half * x;
+    return half * half;
+  }
+}
+
 // NaN where v is not finite, or in single precision so small that its
 // parts may be subnormal; else 0.
 template <typename T> constexpr T kTiny = T(sizeof(T) < sizeof(double) ? 0x1p-100 : 0x1p-1074);
@@ -94,6 +105,22 @@ AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak)
   scalar::leaky_silu_backward<double>(grad, x, leak, grad_x_, grad_leak_);
   grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
   grad_leak = doubt(grad_leak) == T(0) ? grad_leak : T(grad_leak_);
+}
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void leaky_silu_double_backward_first(
+    T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {
+  const T v0 = autofn::exp_within<20>(x);
+  const T v1 = v0 + T(1);
+  const T v2 = T(1) / square(v1);
+  const T v3 = v2 * d_x;
+  const T v4 = grad * (v0 * (x - T(1)) - T(1));
+  const T v5 = grad * (v0 * d_x) * (leak - T(1)) * (v0 * (x - T(2)) - x - T(2));
+  const T v6 = along(d_x, -v3 * (v0 * (x * leak - v1 - leak - x) - leak));
+  grad_grad = v6 + along(d_leak, x * d_leak / v1);
+  grad_x = along(d_x, v5 / powi<3>(v1)) + along(d_leak, -d_leak * (v2 * v4));
+  grad_leak = along(d_x, -v3 * v4);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
