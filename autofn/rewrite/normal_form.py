@@ -147,9 +147,10 @@ def _factored(entry: Expr, u: Expr) -> _Factored | None:
     return _Factored(tuple(factors), t, shown)
 
 
-REACH = 60
-"""How large u is in a direct form, over the degree of the powers of exp(u) there. A denominator
-that overflows makes 0 of what is not small: it may have another factor of 3e12."""
+MODERATE, POWERS = 44, 60
+"""How large u is in a direct form, and its product with the degree of the powers of exp(u) there. A
+denominator that overflows makes 0 of what is not small: it may have another factor of 3e12. And a
+product with exp(-44) has all its digits from 1e-19 on."""
 
 SHORT = 8
 """Too little."""
@@ -173,7 +174,7 @@ def direct_form(entry: Expr, _: frozenset[Symbol], sign: int) -> Expr:
         once = {exp(sign * u): n, heads.softplus(sign * u): heads.log1p(n)}
         if formed.has(*once):
             formed, degree = formed.xreplace(once), degree + 1
-    reach = REACH // max(degree, 1)
+    reach = min(MODERATE, POWERS // max(degree, 1))
     return formed.xreplace({limit: Integer(reach)}) if degree and reach >= SHORT else entry
 
 

@@ -257,8 +257,9 @@ def at_sizes(
     return [{**all_points[0], tensors[0]: size} for size in both]
 
 
-RUNGS = tuple(1.12**k for k in range(42))
-"""From 1 to 104: where powers of exponentials overflow, one after the other."""
+RUNGS = (*(1.12**k for k in range(42)), *(0.9953 * 2.0**k for k in range(1, 7)))
+"""From 1 to 104: where powers of exponentials overflow, one after the other. And just below powers
+of two, where adding a round number costs a digit."""
 
 
 def on_a_ladder(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:

@@ -59,7 +59,7 @@ AUTOFN_FN T bce_with_logits_forward(T input, T target) {
 template <typename T>
 AUTOFN_FN void bce_with_logits_backward_first(
     T grad, T input, T target, T& grad_input, T& grad_target) {
-  const T v0 = autofn::exp_within<60>(input);
+  const T v0 = autofn::exp_within<44>(input);
   grad_input = -grad * (target + v0 * (target - T(1))) / (v0 + T(1));
   grad_target = -input * grad;
 }

@@ -34,7 +34,7 @@ template <typename T>
 AUTOFN_FN void celu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
   const T v0 = T(1) / alpha;
-  const T v1 = d_x * autofn::exp_within<60>(x * v0);
+  const T v1 = d_x * autofn::exp_within<44>(x * v0);
   grad_grad = c0 ? d_x : v1;
   grad_x = c0 ? T(0) : v0 * v1 * grad;
 }

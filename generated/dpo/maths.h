@@ -53,7 +53,7 @@ AUTOFN_FN void dpo_backward_first(
   const T v0 = chosen - rejected;
   const T v1 = std::fma(beta, v0, -(beta * v0));
   const T v2 = std::fma(beta, sum_rest(chosen, -rejected), v1);
-  const T v3 = grad * beta / (autofn::exp_within<60>(beta * v0, v2) + T(1));
+  const T v3 = grad * beta / (autofn::exp_within<44>(beta * v0, v2) + T(1));
   grad_chosen = -v3;
   grad_rejected = v3;
 }

@@ -26,7 +26,7 @@ AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
 template <typename T>
 AUTOFN_FN void elu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
-  const T v0 = d_x * alpha * autofn::exp_within<60>(x);
+  const T v0 = d_x * alpha * autofn::exp_within<44>(x);
   grad_grad = c0 ? d_x : v0;
   grad_x = c0 ? T(0) : v0 * grad;
 }

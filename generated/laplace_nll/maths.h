@@ -84,7 +84,7 @@ template <typename T>
 AUTOFN_FN void laplace_nll_double_backward_first(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T v0 = autofn::exp_within<60>(-clamp(log_scale, T(-4e+18), T(4e+18)));
+  const T v0 = autofn::exp_within<44>(-clamp(log_scale, T(-4e+18), T(4e+18)));
   const T v1 = input - target;
   const T v2 = v0 * sign(v1);
   const T v3 = v2 * d_input;

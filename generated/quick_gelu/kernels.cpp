@@ -8,6 +8,34 @@
 namespace autofn_quick_gelu {
 
 template <typename T>
+void quick_gelu_forward_block_first(
+    std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
+    bool uniform) {
+  const T* x = inputs[0];
+  T* out = outputs[0];
+  (void)numbers;
+  (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      out[i] = quick_gelu_forward_first<T>(x[i]);
+      largest = autofn::largest_of(largest, out[i]);
+    }
+    if (autofn::all_finite<T>(largest)) continue;
+#pragma omp simd
+    for (std::int64_t i = first; i < last; ++i) {
+      const T again0 = quick_gelu_forward(x[i]);
+      out[i] = autofn::finite_or(out[i], again0);
+    }
+  }
+}
+
+template <typename T>
 void quick_gelu_forward_block(
     std::int64_t n, const T* const* inputs, T* const* outputs, const double* numbers,
     bool uniform) {
@@ -105,7 +133,7 @@ namespace autofn {
 using namespace autofn_quick_gelu;
 
 const Blocks kBlocks[] = {
-    {quick_gelu_forward_block<float>, quick_gelu_forward_block<float>,
+    {quick_gelu_forward_block_first<float>, quick_gelu_forward_block_first<float>,
         quick_gelu_forward_block<double>},
     {quick_gelu_backward_block<float>, quick_gelu_backward_block<float>,
         quick_gelu_backward_block<double>},

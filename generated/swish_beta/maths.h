@@ -61,7 +61,7 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 
 // A first try on CPUs: not finite where an exponential is large.
 template <typename T> AUTOFN_FN T swish_beta_forward_first(T x, T beta) {
-  return x / (autofn::exp_within<60>(-x * beta) + T(1));
+  return x / (autofn::exp_within<44>(-x * beta) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
