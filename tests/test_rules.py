@@ -689,6 +689,25 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         assert abs(value - reference) <= 1e-6 * abs(reference) + 1e-55, made.definition.name
 
 
+def test_a_fraction_with_a_root_is_one_fraction() -> None:
+    """In the second derivative of t / (2 + t), 2 - t; its terms 1, 2 and -3 cancel far out."""
+
+    @formula
+    def saturating(x, k: float = 3.0):  # type: ignore[no-untyped-def]
+        return exp(k * x) / (2 + exp(k * x))
+
+    (variant,) = plan(saturating.definition).variants
+    for x in (-9.0, 0.5, 1.0, 3.0, 8.9, 14.0):
+        point = {"x": x, "k": 3.0, "grad": 1.0, "d_x": 1.0}
+        program = variant.kernels["double_backward"]
+        names = [output.name for output in program.outputs]
+        found = dict(zip(names, simulated(program, point), strict=True))
+        with mp.workprec(200):
+            t = mp.exp(3 * mp.mpf(x))
+            want = 18 * t * (2 - t) / (2 + t) ** 3
+        assert abs(found["x"] - want) <= 1e-5 * abs(want), x
+
+
 def test_second_derivatives_that_have_vanished_are_0() -> None:
     """Where their parts are 0 times infinity, in all arithmetics and for PyTorch's operations."""
 

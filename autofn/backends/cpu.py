@@ -261,13 +261,12 @@ def _loop(
         return one.get(each.cname, f"{names[each.cname]}[i]")
 
     args = [argument(each) for each in kernel.inputs]
-    if (first_program := cpp.first_try(program)) is not None:
-        way = f", {cpp.TRY}" if cpp.has_ways(first_program) else ""
-        name = f"{cpp.first_name(kernel)}<T{way}>"
-        results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
-        lines = (*_call(name, args, results), *_FINITE.lines(results))
-        return _Loop(tuple(_again(function, args, results, "T", _FINITE_OR)), lines)
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
+    if (other := cpp.first_try(program)) is not None:
+        way = f", {cpp.TRY}" if cpp.has_ways(other) else ""
+        first = _call(f"{cpp.first_name(kernel)}<T{way}>", args, results)
+        again = _again(function, args, results, "T", _FINITE_OR)
+        return _Loop(tuple(again), (*first, *_FINITE.lines(results)))
     near = cpp.gives_nan(program)
     if (doubt := cpp.DOUBTS.get(program.arithmetic)) is not None:
         single = f"{cpp.SCALAR}::{kernel.function}"

@@ -198,10 +198,11 @@ def _factors(polynomial: Expr) -> Sequence[tuple[Expr, int]]:
 
 
 def _is_positive(factor: Expr, t: Dummy) -> bool:
-    """Whether a polynomial in t alone has no terms that cancel, or is expm1."""
+    """Whether a polynomial in t alone has no terms that cancel but beside its root, or is expm1."""
     if factor.free_symbols != {t} or factor == t - 1:
         return True
-    return all(c >= 0 for c in Poly(factor, t).all_coeffs())
+    coefficients = Poly(factor, t).all_coeffs()
+    return len(coefficients) == 2 or all(c >= 0 for c in coefficients)
 
 
 def _in_n(factor: Expr, t: Dummy, n: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr:
