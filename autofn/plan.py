@@ -284,14 +284,17 @@ def _variant(
         for name, (inputs, results) in passes.items()
         for lowering in [functools.partial(_for_kernels, inputs, fixed)]
     }
+    # Where a result is to be mended, at infinity say, that of a first try is not finite.
     first_tries = {name: program.first for name, (program, _) in chosen.items()}
+    chosen = {
+        name: (dataclasses.replace(program, first=None), decision)
+        for name, (program, decision) in chosen.items()
+    }
     for name in FIRST_ORDER:
         program, decision = chosen[name]
         if decision.in_pytorch is not None:
             programs[name] = limits(decision.in_pytorch, references[name], exact)
-        # What a first try has no limit of is not finite there.
-        alone = dataclasses.replace(program, first=None)
-        made = limits(alone, references[name], simulated)
+        made = limits(program, references[name], simulated)
         made = limits.inside(made, references[name])
         if made.wide is not None:
             wide = limits(made.wide, references[name], simulated)
@@ -301,7 +304,6 @@ def _variant(
     directions = [each.name for _, each in tangents]
     for name, reference in references.items():
         made, decision = chosen[name]
-        made = dataclasses.replace(made, first=None)
         programs[name] = limits.vanishing(programs[name], reference, directions)
         if decision.fails_as_derived:  # in double, but in graphs and on some devices
             wide = dataclasses.replace(programs[name], arithmetic="double")

@@ -624,6 +624,7 @@ class Run {
       in_place_ &= call.outputs[k].data && !reduced_[k] && lies_ready(call.outputs[k]);
     }
     if (in_place_) return;
+    for (int k = 0; table && k < kernel.outputs; ++k) direct_[k] = needs_no_buffers(k);
     cut_ = cut(call, reducing_);
     if (reducing_) partials_.resize(cut_.tasks * kernel.outputs);
   }
@@ -785,7 +786,7 @@ class Run {
         auto* stored = to_write<std::uint16_t>(k, block);
 #pragma omp simd
         for (int64_t i = 0; i < n; ++i) stored[i] = std::uint16_t(found[i]);
-      } else if (stores_products(k)) {
+      } else if (direct_[k]) {
         odd += store_products(k, block, found);
       } else {
         outputs[k] = buffers[k];
@@ -802,8 +803,8 @@ class Run {
 
   bool is_factor(int input, int output) const { return kernel_.factors[output] >> input & 1; }
 
-  // Whether an output and its factors, at most two, are dense bfloat16: no buffers are needed.
-  bool stores_products(int output) const {
+  // Whether an output and its factors, at most two, are dense bfloat16.
+  bool needs_no_buffers(int output) const {
     const auto lies_so = [&](const Operand& operand) {
       return operand.dtype == Dtype::bfloat16 && is_dense(call_, operand);
     };
@@ -853,6 +854,7 @@ class Run {
   const Table* table_;
   bool in_place_ = true, reducing_ = false;
   bool reduced_[kMaxOperands];
+  bool direct_[kMaxOperands];  // what is looked up is stored without a detour by buffers
   Cut cut_;
   std::vector<Partial> partials_;  // per task and output
   int output_ = 0;                 // which one `combine` adds up
