@@ -353,7 +353,7 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... re
   } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
     return RootDecay<T>{exp_root(-y)};
   } else if constexpr (kWay == kQuick) {
-    return Decay<T>{quick_exp(-y), T(0)};
+    return Decay<T>{quick_decay(y), T(0)};
   } else {
     return autofn::decay(y, rest...);
   }

@@ -145,12 +145,22 @@ AUTOFN_FN double quick_power_of_two(double t) {
   return from_bits(bits(t) << 52);
 }
 
-// As exp in single precision, with a polynomial of degree 8; nothing is subnormal.
-AUTOFN_FN double quick_exp(double x) {
+// exp(x) for x from -708 to 709, else anything.
+AUTOFN_FN double quick_exp_within_range(double x) {
   const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
   const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  double p = std::fma(quick_exp_quotient(r), r, 1.0) * quick_power_of_two(t);
-  p = x > 709.0 ? INFINITY : p;
+  return std::fma(quick_exp_quotient(r), r, 1.0) * quick_power_of_two(t);
+}
+
+// exp(-y) for y >= 0, as exp in single precision, with a polynomial of degree 8; not subnormal.
+AUTOFN_FN double quick_decay(double y) {
+  const double p = quick_exp_within_range(-y);
+  return y > 708.0 ? 0.0 : p;
+}
+
+// The largest result is exp(709): infinite in single precision, even with some factors of 2^-149.
+AUTOFN_FN double quick_exp(double x) {
+  const double p = quick_exp_within_range(x > 709.0 ? 709.0 : x);
   return x < -708.0 ? 0.0 : p;
 }
 
@@ -164,16 +174,10 @@ AUTOFN_FN double quick_expm1(double x) {
   return x == 0.0 ? x : p;
 }
 
-// v exp(x), the factor 2^n in two halves: they overflow, and vanish, where the product does.
+// v exp(x), 0 where exp(x) is, whatever v is. Compilers share exp(x) among several products.
 AUTOFN_FN double quick_times_exp(double v, double x) {
-  const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
-  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
-  const std::uint64_t n = bits(t) + 1023;  // + 2 * 1023
-  const std::uint64_t a = n << 51 & 0xfff0000000000000;
-  const std::uint64_t b = (n << 52) - a;
-  double p = v * std::fma(quick_exp_quotient(r), r, 1.0) * from_bits(a) * from_bits(b);
-  p = x > 1416.0 ? v * 0x1p+1023 * 0x1p+1023 : p;
-  return x < -1416.0 ? 0.0 : p;
+  const double p = v * quick_exp_within_range(x > 709.0 ? 709.0 : x);
+  return x < -708.0 ? 0.0 : p;
 }
 
 // Of u = 2^e (1 + f) with 1 + f from sqrt(1/2) to sqrt(2): the bits of 2^e.
@@ -821,7 +825,7 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN auto decay(T y, R... re
   } else if constexpr (kWay == kQuick && sizeof(T) == 4) {
     return RootDecay<T>{exp_root(-y)};
   } else if constexpr (kWay == kQuick) {
-    return Decay<T>{quick_exp(-y), T(0)};
+    return Decay<T>{quick_decay(y), T(0)};
   } else {
     return autofn::decay(y, rest...);
   }
