@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from autofn.plan import Kernel
 from autofn.program import Node, Program
 
-WORTH = 16.0
-"""The cost of a program, per output that is looked up, from where on that is faster."""
+LOOKED_UP, MULTIPLIED = 16.0, 24.0
+"""What it costs to look a value up, and to multiply it by one factor, as computing is priced."""
 
 Factors = frozenset[str]
 """The tensors that multiply a value, which is linear in each of them."""
@@ -40,14 +40,13 @@ class Lookup:
 
 def looked_up(kernel: Kernel, program: Program) -> Lookup | None:
     """How the kernel's outputs are looked up; None if they are not, or computing is as fast."""
-    single = replace(program, arithmetic=program.arithmetic16)
-    if single.cost < WORTH * len(kernel.outputs):
-        return None
+    computing = replace(program, arithmetic=program.arithmetic16).cost
     tensors = [each.name for each in kernel.inputs if each.role == "tensor"]
     for argument in tensors:
         factors = _factors(program, frozenset(tensors) - {argument})
         if factors is not None:
-            return Lookup(argument, factors)
+            cost = sum(LOOKED_UP + MULTIPLIED * len(each) for each in factors)
+            return Lookup(argument, factors) if computing >= cost else None
     return None
 
 

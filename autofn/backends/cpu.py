@@ -30,9 +30,15 @@ _TAKEN = frozenset(
     and as assert break class continue def del delattr dtype elif else except exec finally for from
     first global if import in inf inputs is lambda largest last least likes n nan needs nonlocal not
     numbers or outputs
-    pass raise return self step Tensor try uniform while with yield i
+    pass raise return S self step Tensor try uniform while with yield i
     """.split()
 )
+
+
+def _new(k: int) -> str:
+    """What a block function calls result k before it is stored."""
+    return f"new{k}"
+
 
 
 @dataclass(frozen=True)
@@ -162,7 +168,8 @@ def takes(kernel: Kernel) -> str:
 
 
 def _names(kernel: Kernel) -> dict[str, str]:
-    namer = Namer(_TAKEN | {kernel.function, kernel.function + cpp.SHORT, cpp.SCALAR})
+    functions = {kernel.function, kernel.function + cpp.SHORT, cpp.SCALAR}
+    namer = Namer(_TAKEN | functions | {_new(k) for k in range(len(kernel.outputs))})
     names = {each.cname: namer(each.cname) for each in (*kernel.inputs, *kernel.outputs)}
     for each in kernel.inputs:
         names[f"{each.cname}_one"] = namer(f"{each.cname}_one")
@@ -175,9 +182,10 @@ def _entry(kernel: Kernel, program: Program, blocks: tuple[_Block, _Block, _Bloc
     lookup = looked_up(kernel, program)
     end = "}}," if lookup is None else f"}}, {_lookup(kernel, lookup)}}},"
     rest = cpp.wrapped(f"{counts}, Takes::{takes(kernel)}, {{", places, end, indent=5)
-    each, short, wide = blocks
+    first, short, wide = blocks
     of_float64 = wide.block if wide.in_double_double else f"{wide.block}<double>"
-    listed = [f"{each.block}<float>", f"{short.block}<float>", of_float64]
+    listed = [f"{each.block}<float>" for each in (first, short)]
+    listed += [f"{short.block}<float, autofn::BFloat16>", of_float64]
     lines = (*_literal(schema(kernel)), *rest.splitlines())
     return _Entry(lines, cpp.wrapped("{", listed, "},", indent=4))
 
@@ -226,11 +234,21 @@ def _block(
     """
     names = _names(kernel)
     memory, numbers = kernel.tensors, kernel.numbers
-    bindings = [f"const T* {names[each.cname]} = inputs[{k}];" for k, each in enumerate(memory)]
+
+    def stored(operand: Operand) -> str:
+        return "S" if operand.role == "tensor" and not in_double_double else "T"
+
+    bindings = [
+        f"const auto* {names[each.cname]} = static_cast<const {stored(each)}*>(inputs[{k}]);"
+        for k, each in enumerate(memory)
+    ]
     bindings += [
         f"const T {names[each.cname]} = T(numbers[{k}]);" for k, each in enumerate(numbers)
     ]
-    bindings += [f"T* {names[o.cname]} = outputs[{k}];" for k, o in enumerate(kernel.outputs)]
+    bindings += [
+        f"auto* {names[each.cname]} = static_cast<{stored(each)}*>(outputs[{k}]);"
+        for k, each in enumerate(kernel.outputs)
+    ]
     parameters = {each.cname for each in memory if each.role == "parameter"}
     one = {each: names[f"{each}_one"] for each in parameters}
     stepped: dict[str, str] = {}
@@ -243,15 +261,20 @@ def _block(
         block=block,
         bindings=tuple(bindings),
         unused=(*(() if numbers else ("numbers",)), *(() if uniform else ("uniform",))),
-        loop=_loop(kernel, program, function, names, stepped),
+        loop=_loop(kernel, program, function, names, stepped, in_double_double),
         uniform=() if in_double_double else tuple(uniform),
-        uniform_loop=_loop(kernel, program, function, names, one),
+        uniform_loop=_loop(kernel, program, function, names, one, in_double_double),
         in_double_double=in_double_double,
     )
 
 
 def _loop(
-    kernel: Kernel, program: Program, function: str, names: dict[str, str], one: dict[str, str]
+    kernel: Kernel,
+    program: Program,
+    function: str,
+    names: dict[str, str],
+    one: dict[str, str],
+    in_double_double: bool,
 ) -> _Loop:
     """`one`: the inputs that are not read at i, and what they are."""
 
@@ -262,39 +285,56 @@ def _loop(
 
     args = [argument(each) for each in kernel.inputs]
     results = [f"{names[each.cname]}[i]" for each in kernel.outputs]
+    if in_double_double:
+        return _Loop(tuple(_call(function, args, results)), ())
     if (other := cpp.first_try(program)) is not None:
         way = f", {cpp.TRY}" if cpp.has_ways(other) else ""
-        first = _call(f"{cpp.first_name(kernel)}<T{way}>", args, results)
-        again = _again(function, args, results, "T", _FINITE_OR)
-        return _Loop(tuple(again), (*first, *_FINITE.lines(results)))
+        first = _watched(_FINITE, f"{cpp.first_name(kernel)}<T{way}>", args, results)
+        again = _again(f"{function}<T>", args, results, "T", _FINITE_OR)
+        return _Loop(tuple(again), tuple(first))
     near = cpp.gives_nan(program)
     if (doubt := cpp.DOUBTS.get(program.arithmetic)) is not None:
         single = f"{cpp.SCALAR}::{kernel.function}"
-        first = _call(f"{single}<T, {cpp.TRY}>" if near else single, args, results)
-        kept = f"{{0}} = {doubt}({{0}}) == T(0) ? {{0}} : T({{1}});"
-        again = _again(f"{single}<double>", args, results, "double", kept)
         watch = _WATCHES[program.arithmetic]
-        return _Loop(tuple(again), (*first, *watch.lines(results)), watch)
-    first = _call(f"{function}<T, {cpp.TRY}>", args, results) if near else []
-    first += _FINITE.lines(results) if near else []
-    return _Loop(tuple(_call(function, args, results)), tuple(first))
+        way = f", {cpp.TRY}" if near else ""
+        first = _watched(watch, f"{single}<T{way}>", args, results)
+        kept = f"{{0}} = {doubt}<T>({{0}}) == T(0) ? T({{0}}) : T({{1}});"
+        again = _again(f"{single}<double>", args, results, "double", kept)
+        return _Loop(tuple(again), tuple(first), watch)
+    first = _watched(_FINITE, f"{function}<T, {cpp.TRY}>", args, results) if near else []
+    if len(results) == 1:
+        return _Loop(tuple(_call(f"{function}<T>", args, results)), tuple(first))
+    return _Loop(tuple(_again(f"{function}<T>", args, results, "T", "{0} = {1};")), tuple(first))
 
 
-_FINITE_OR = "{0} = autofn::finite_or({0}, {1});"
+_FINITE_OR = "{0} = autofn::finite_or<T>({0}, {1});"
+
+
+def _watched(watch: _Watch, function: str, args: list[str], results: list[str]) -> list[str]:
+    """Lines that compute and store an element, watched."""
+    new, lines = _computed(function, args, len(results), "T")
+    lines += watch.lines(new)
+    return lines + [f"{x} = {y};" for x, y in zip(results, new, strict=True)]
 
 
 def _again(function: str, args: list[str], results: list[str], of: str, kept: str) -> list[str]:
     """Lines that compute all anew, in type `of`; kept: what becomes of a result and a new one."""
-    again = [f"again{k}" for k in range(len(results))]
-    if len(results) == 1:
-        lines = _call(function, args, [f"const {of} {again[0]}"])
-    else:
-        lines = [f"{of} {', '.join(again)};", *_call(function, args, again)]
-    return lines + [kept.format(x, y) for x, y in zip(results, again, strict=True)]
+    new, lines = _computed(function, args, len(results), of)
+    return lines + [kept.format(x, y) for x, y in zip(results, new, strict=True)]
+
+
+def _computed(
+    function: str, args: list[str], count: int, of: str
+) -> tuple[list[str], list[str]]:
+    """Names of new results of type `of`, and the lines that compute them."""
+    new = [_new(k) for k in range(count)]
+    if count == 1:
+        return new, _call(function, args, [f"const {of} {new[0]}"])
+    return new, [f"{of} {', '.join(new)};", *_call(function, args, new)]
 
 
 def _call(function: str, args: list[str], results: list[str]) -> list[str]:
-    """The lines that compute an element."""
+    """Lines that compute an element."""
     call = cpp.scalar_call(function, args, results, indent=8)
     return [line[8:] for line in call.splitlines()]
 

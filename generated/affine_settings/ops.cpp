@@ -25,10 +25,10 @@ const Kernel kKernels[] = {
      1, 2, 1, Takes::nothing, {kTensor, kTensor}, 0, {0x0}},
     {"backward_settings_squash_tanh(Tensor grad, Tensor x, float settings_scale, float "
      "settings_shift) -> Tensor",
-     2, 2, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
+     2, 2, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward_settings_squash_tanh(Tensor grad, Tensor d_x, Tensor x, float "
      "settings_scale, float settings_shift, int needs, SymInt[] likes) -> (Tensor, Tensor)",
-     3, 2, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x2, 0x3}},
+     3, 2, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 5;
 

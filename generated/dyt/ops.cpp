@@ -19,8 +19,7 @@ const Kernel kKernels[] = {
      4, 0, 1, Takes::dtype, {kTensor, kScalar, -1, -1, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor alpha, Tensor gamma, int needs, SymInt[] likes) "
      "-> (Tensor, Tensor, Tensor, Tensor)",
-     4, 0, 4, Takes::likes, {kTensor, kTensor, kScalar, -1, kTensor, kScalar, -1,
-         -1}, 1, {0x1, 0x1, 0x1, 0x1}},
+     4, 0, 4, Takes::likes, {kTensor, kTensor, kScalar, -1, kTensor, kScalar, -1, -1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor d_gamma, Tensor d_beta, "
      "Tensor x, Tensor alpha, Tensor gamma, int needs, SymInt[] likes) -> (Tensor, Tensor, "
      "Tensor, Tensor)",

@@ -8,14 +8,14 @@
 namespace autofn_focal {
 
 void focal_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* input = inputs[0];
-  const T* target = inputs[1];
+  const auto* input = static_cast<const T*>(inputs[0]);
+  const auto* target = static_cast<const T*>(inputs[1]);
   const T alpha = T(numbers[0]);
   const T gamma = T(numbers[1]);
-  T* out = outputs[0];
+  auto* out = static_cast<T*>(outputs[0]);
   (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
@@ -25,16 +25,16 @@ void focal_forward_block_double_double(
 }
 
 void focal_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* input = inputs[1];
-  const T* target = inputs[2];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* input = static_cast<const T*>(inputs[1]);
+  const auto* target = static_cast<const T*>(inputs[2]);
   const T alpha = T(numbers[0]);
   const T gamma = T(numbers[1]);
-  T* grad_input = outputs[0];
-  T* grad_target = outputs[1];
+  auto* grad_input = static_cast<T*>(outputs[0]);
+  auto* grad_target = static_cast<T*>(outputs[1]);
   (void)uniform;
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

@@ -59,15 +59,34 @@ struct Kernel {
   std::uint32_t factors[kMaxOperands] = {};
 };
 
-// The scalar function of a kernel over n elements, every operand dense and of the compute type.
-// `uniform`: the parameters have one value for all n elements.
-template <typename T>
-using Block = void (*)(std::int64_t n, const T* const* inputs, T* const* outputs,
+// bfloat16 as it lies in memory: it widens to float, which is rounded to nearest, ties to even.
+struct BFloat16 {
+  std::uint16_t bits;
+
+  operator float() const {
+    const std::uint32_t wide = std::uint32_t(bits) << 16;
+    float value;
+    std::memcpy(&value, &wide, sizeof value);
+    return value;
+  }
+
+  void operator=(float value) {
+    std::uint32_t wide;
+    std::memcpy(&wide, &value, sizeof wide);
+    wide = wide + 0x7fff + (wide >> 16 & 1);
+    bits = value != value ? std::uint16_t(0x7fc0) : std::uint16_t(wide >> 16);
+  }
+};
+
+// The scalar function of a kernel over n elements, every operand dense: tensors of the block's
+// dtype, parameters and their gradients of the compute type. `uniform`: the parameters have one
+// value for all n elements.
+using Block = void (*)(std::int64_t n, const void* const* inputs, void* const* outputs,
                        const double* numbers, bool uniform);
 
+// of_16_bits: of float32 that will be stored in 16 bits.
 struct Blocks {
-  Block<float> float32, of_16_bits;  // computed in float: what is stored as that, or as less
-  Block<double> float64;
+  Block float32, of_16_bits, bfloat16, float64;
 };
 
 // What the results of a first try are looked at by, a part of a block at a time: their sizes as

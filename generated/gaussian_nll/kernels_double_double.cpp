@@ -8,16 +8,16 @@
 namespace autofn_gaussian_nll {
 
 void gaussian_nll_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* input = inputs[1];
-  const T* target = inputs[2];
-  const T* log_var = inputs[3];
-  T* grad_input = outputs[0];
-  T* grad_target = outputs[1];
-  T* grad_log_var = outputs[2];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* input = static_cast<const T*>(inputs[1]);
+  const auto* target = static_cast<const T*>(inputs[2]);
+  const auto* log_var = static_cast<const T*>(inputs[3]);
+  auto* grad_input = static_cast<T*>(outputs[0]);
+  auto* grad_target = static_cast<T*>(outputs[1]);
+  auto* grad_log_var = static_cast<T*>(outputs[2]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd

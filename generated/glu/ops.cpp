@@ -16,10 +16,10 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor gate, int dtype) -> Tensor",
-     2, 0, 1, Takes::dtype, {kTensor, kTensor, kTensor}, 1, {0x1}},
+     2, 0, 1, Takes::dtype, {kTensor, kTensor, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor gate, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x1, 0x3}},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_gate, Tensor x, Tensor gate, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor, kTensor, kTensor,

@@ -8,13 +8,13 @@
 namespace autofn_laplace_nll {
 
 void laplace_nll_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* input = inputs[0];
-  const T* target = inputs[1];
-  const T* log_scale = inputs[2];
-  T* out = outputs[0];
+  const auto* input = static_cast<const T*>(inputs[0]);
+  const auto* target = static_cast<const T*>(inputs[1]);
+  const auto* log_scale = static_cast<const T*>(inputs[2]);
+  auto* out = static_cast<T*>(outputs[0]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd

@@ -8,13 +8,13 @@
 namespace autofn_lennard_jones {
 
 void lennard_jones_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* x = inputs[0];
-  const T* epsilon = inputs[1];
-  const T* sigma = inputs[2];
-  T* out = outputs[0];
+  const auto* x = static_cast<const T*>(inputs[0]);
+  const auto* epsilon = static_cast<const T*>(inputs[1]);
+  const auto* sigma = static_cast<const T*>(inputs[2]);
+  auto* out = static_cast<T*>(outputs[0]);
   const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
 #pragma omp simd

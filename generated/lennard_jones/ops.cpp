@@ -19,8 +19,7 @@ const Kernel kKernels[] = {
      3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor epsilon, Tensor sigma, int needs, SymInt[] likes)"
      " -> (Tensor, Tensor, Tensor)",
-     4, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar,
-         kScalar}, 1, {0x1, 0x1, 0x1}},
+     4, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kScalar, kTensor, kScalar, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_epsilon, Tensor d_sigma, Tensor x, "
      "Tensor epsilon, Tensor sigma, int needs, SymInt[] likes) -> (Tensor, Tensor, Tensor, "
      "Tensor)",

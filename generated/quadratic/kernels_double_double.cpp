@@ -8,17 +8,17 @@
 namespace autofn_quadratic {
 
 void quadratic_double_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* d_x = inputs[1];
-  const T* d_y = inputs[2];
-  const T* x = inputs[3];
-  const T* y = inputs[4];
-  T* grad_grad = outputs[0];
-  T* grad_x = outputs[1];
-  T* grad_y = outputs[2];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* d_x = static_cast<const T*>(inputs[1]);
+  const auto* d_y = static_cast<const T*>(inputs[2]);
+  const auto* x = static_cast<const T*>(inputs[3]);
+  const auto* y = static_cast<const T*>(inputs[4]);
+  auto* grad_grad = static_cast<T*>(outputs[0]);
+  auto* grad_x = static_cast<T*>(outputs[1]);
+  auto* grad_y = static_cast<T*>(outputs[2]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd

@@ -8,23 +8,23 @@
 namespace autofn_quadratic_terms {
 
 void quadratic_terms_double_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad_z = inputs[0];
-  const T* grad_xx = inputs[1];
-  const T* grad_yy = inputs[2];
-  const T* grad_xy = inputs[3];
-  const T* d_x = inputs[4];
-  const T* d_y = inputs[5];
-  const T* x = inputs[6];
-  const T* y = inputs[7];
-  T* grad_grad_z = outputs[0];
-  T* grad_grad_xx = outputs[1];
-  T* grad_grad_yy = outputs[2];
-  T* grad_grad_xy = outputs[3];
-  T* grad_x = outputs[4];
-  T* grad_y = outputs[5];
+  const auto* grad_z = static_cast<const T*>(inputs[0]);
+  const auto* grad_xx = static_cast<const T*>(inputs[1]);
+  const auto* grad_yy = static_cast<const T*>(inputs[2]);
+  const auto* grad_xy = static_cast<const T*>(inputs[3]);
+  const auto* d_x = static_cast<const T*>(inputs[4]);
+  const auto* d_y = static_cast<const T*>(inputs[5]);
+  const auto* x = static_cast<const T*>(inputs[6]);
+  const auto* y = static_cast<const T*>(inputs[7]);
+  auto* grad_grad_z = static_cast<T*>(outputs[0]);
+  auto* grad_grad_xx = static_cast<T*>(outputs[1]);
+  auto* grad_grad_yy = static_cast<T*>(outputs[2]);
+  auto* grad_grad_xy = static_cast<T*>(outputs[3]);
+  auto* grad_x = static_cast<T*>(outputs[4]);
+  auto* grad_y = static_cast<T*>(outputs[5]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd

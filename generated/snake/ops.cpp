@@ -19,7 +19,7 @@ const Kernel kKernels[] = {
      2, 0, 1, Takes::dtype, {kTensor, 1, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor alpha, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, {kTensor, kTensor, 1, kTensor, 1}, 1, {0x1, 0x1}},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, 1, kTensor, 1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_alpha, Tensor x, Tensor alpha, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, {kTensor, kTensor, 1, kTensor, 1, kTensor, kTensor, 1}},

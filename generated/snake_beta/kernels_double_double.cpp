@@ -8,16 +8,16 @@
 namespace autofn_snake_beta {
 
 void snake_beta_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  const T* alpha = inputs[2];
-  const T* beta = inputs[3];
-  T* grad_x = outputs[0];
-  T* grad_alpha = outputs[1];
-  T* grad_beta = outputs[2];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* x = static_cast<const T*>(inputs[1]);
+  const auto* alpha = static_cast<const T*>(inputs[2]);
+  const auto* beta = static_cast<const T*>(inputs[3]);
+  auto* grad_x = static_cast<T*>(outputs[0]);
+  auto* grad_alpha = static_cast<T*>(outputs[1]);
+  auto* grad_beta = static_cast<T*>(outputs[2]);
   const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
 #pragma omp simd
@@ -28,20 +28,20 @@ void snake_beta_backward_block_double_double(
 }
 
 void snake_beta_double_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* d_x = inputs[1];
-  const T* d_alpha = inputs[2];
-  const T* d_beta = inputs[3];
-  const T* x = inputs[4];
-  const T* alpha = inputs[5];
-  const T* beta = inputs[6];
-  T* grad_grad = outputs[0];
-  T* grad_x = outputs[1];
-  T* grad_alpha = outputs[2];
-  T* grad_beta = outputs[3];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* d_x = static_cast<const T*>(inputs[1]);
+  const auto* d_alpha = static_cast<const T*>(inputs[2]);
+  const auto* d_beta = static_cast<const T*>(inputs[3]);
+  const auto* x = static_cast<const T*>(inputs[4]);
+  const auto* alpha = static_cast<const T*>(inputs[5]);
+  const auto* beta = static_cast<const T*>(inputs[6]);
+  auto* grad_grad = static_cast<T*>(outputs[0]);
+  auto* grad_x = static_cast<T*>(outputs[1]);
+  auto* grad_alpha = static_cast<T*>(outputs[2]);
+  auto* grad_beta = static_cast<T*>(outputs[3]);
   const std::int64_t step = uniform ? 0 : 1;  // between parameters
   (void)numbers;
 #pragma omp simd

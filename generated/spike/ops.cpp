@@ -18,10 +18,10 @@ const Kernel kKernels[] = {
     {"forward(Tensor x, float alpha) -> Tensor",
      1, 1, 1, Takes::nothing, {kTensor, kTensor}},
     {"backward(Tensor grad, Tensor x, float alpha) -> Tensor",
-     2, 1, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
+     2, 1, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, float alpha, int needs, SymInt[] "
      "likes) -> (Tensor, Tensor)",
-     3, 1, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x2, 0x3}},
+     3, 1, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

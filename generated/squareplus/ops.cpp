@@ -21,7 +21,7 @@ const Kernel kKernels[] = {
      2, 1, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, float b, int needs, SymInt[] likes) "
      "-> (Tensor, Tensor)",
-     3, 1, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x2, 0x3}},
+     3, 1, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

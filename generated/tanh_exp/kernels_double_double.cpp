@@ -8,14 +8,14 @@
 namespace autofn_tanh_exp {
 
 void tanh_exp_double_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* d_x = inputs[1];
-  const T* x = inputs[2];
-  T* grad_grad = outputs[0];
-  T* grad_x = outputs[1];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* d_x = static_cast<const T*>(inputs[1]);
+  const auto* x = static_cast<const T*>(inputs[2]);
+  auto* grad_grad = static_cast<T*>(outputs[0]);
+  auto* grad_x = static_cast<T*>(outputs[1]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd

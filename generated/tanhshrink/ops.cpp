@@ -21,7 +21,7 @@ const Kernel kKernels[] = {
      2, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
-     3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}, 2, {0x2, 0x3}},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
 };
 const int kKernelCount = 3;
 

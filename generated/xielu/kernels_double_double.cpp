@@ -8,15 +8,15 @@
 namespace autofn_xielu {
 
 void xielu_forward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* x = inputs[0];
-  const T* alpha_p = inputs[1];
-  const T* alpha_n = inputs[2];
+  const auto* x = static_cast<const T*>(inputs[0]);
+  const auto* alpha_p = static_cast<const T*>(inputs[1]);
+  const auto* alpha_n = static_cast<const T*>(inputs[2]);
   const T beta = T(numbers[0]);
   const T eps = T(numbers[1]);
-  T* out = outputs[0];
+  auto* out = static_cast<T*>(outputs[0]);
   const std::int64_t step = uniform ? 0 : 1;  // between parameters
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {
@@ -26,22 +26,22 @@ void xielu_forward_block_double_double(
 }
 
 void xielu_double_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* d_x = inputs[1];
-  const T* d_alpha_p = inputs[2];
-  const T* d_alpha_n = inputs[3];
-  const T* x = inputs[4];
-  const T* alpha_p = inputs[5];
-  const T* alpha_n = inputs[6];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* d_x = static_cast<const T*>(inputs[1]);
+  const auto* d_alpha_p = static_cast<const T*>(inputs[2]);
+  const auto* d_alpha_n = static_cast<const T*>(inputs[3]);
+  const auto* x = static_cast<const T*>(inputs[4]);
+  const auto* alpha_p = static_cast<const T*>(inputs[5]);
+  const auto* alpha_n = static_cast<const T*>(inputs[6]);
   const T beta = T(numbers[0]);
   const T eps = T(numbers[1]);
-  T* grad_grad = outputs[0];
-  T* grad_x = outputs[1];
-  T* grad_alpha_p = outputs[2];
-  T* grad_alpha_n = outputs[3];
+  auto* grad_grad = static_cast<T*>(outputs[0]);
+  auto* grad_x = static_cast<T*>(outputs[1]);
+  auto* grad_alpha_p = static_cast<T*>(outputs[2]);
+  auto* grad_alpha_n = static_cast<T*>(outputs[3]);
   const std::int64_t step = uniform ? 0 : 1;  // between parameters
 #pragma omp simd
   for (std::int64_t i = 0; i < n; ++i) {

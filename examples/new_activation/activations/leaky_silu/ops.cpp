@@ -19,7 +19,7 @@ const Kernel kKernels[] = {
      2, 0, 1, Takes::dtype, {kTensor, kScalar, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x, Tensor leak, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor)",
-     3, 0, 2, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar}, 1, {0x1, 0x1}},
+     3, 0, 2, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor d_leak, Tensor x, Tensor leak, int "
      "needs, SymInt[] likes) -> (Tensor, Tensor, Tensor)",
      5, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar, kTensor, kTensor,

@@ -2,10 +2,11 @@
 // Runs kernels on the CPU: the same for every formula.
 //
 // The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
-// time. What lies dense in memory in the compute type is computed in place, anything else (16-bit
-// types, strides, broadcasts) by way of a buffer in the first-level cache. What is a function of
-// one 16-bit tensor is looked up in a table of all its values. Tasks, blocks and whether there is
-// a table depend on the shape alone, so results are the same bits for any number of threads.
+// time. What lies dense in memory in the compute type, or in bfloat16, is computed in place,
+// anything else (float16, strides, broadcasts) by way of a buffer in the first-level cache. What is
+// a function of one 16-bit tensor is looked up in a table of all its values. Tasks, blocks and
+// whether there is a table depend on the shape alone, so results are the same bits for any number
+// of threads.
 #include <algorithm>
 #include <cfloat>
 #include <cstring>
@@ -28,7 +29,6 @@ constexpr int kTerms = 8;             // of a chain of float32 additions: 7 roun
 
 // --- storage types: 16-bit ones widen to float32, and round to nearest, ties to even -----------
 
-struct BFloat16 { std::uint16_t bits; };
 struct Float16 { std::uint16_t bits; };
 
 inline float from_bits(std::uint32_t bits) {
@@ -45,7 +45,7 @@ inline std::uint32_t to_bits(float value) {
 
 inline double widen(double value) { return value; }
 inline float widen(float value) { return value; }
-inline float widen(BFloat16 value) { return from_bits(std::uint32_t(value.bits) << 16); }
+inline float widen(BFloat16 value) { return value; }
 
 inline float widen(Float16 value) {
   const std::uint32_t magnitude = value.bits & 0x7fff;
@@ -67,10 +67,7 @@ inline BFloat16 narrow_finite(float value) {
   return {std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
 }
 
-inline void narrow(float value, BFloat16& to) {
-  const BFloat16 rounded = narrow_finite(value);
-  to.bits = value != value ? std::uint16_t(0x7fc0) : rounded.bits;
-}
+inline void narrow(float value, BFloat16& to) { to = value; }
 
 inline void narrow(float value, Float16& to) {
   const std::uint32_t bits = to_bits(value), magnitude = bits & 0x7fffffff;
@@ -461,7 +458,7 @@ class Filler {
   void fill(int64_t first) {
     std::vector<double> arguments(kFilled), again;
     for (int64_t i = 0; i < kFilled; ++i) arguments[i] = widened(std::uint16_t(first + i));
-    const std::vector<float> found = computed(blocks_.of_16_bits, arguments);
+    const std::vector<float> found = computed<float>(blocks_.of_16_bits, arguments);
     // What is subnormal has lost digits, which a large factor brings to light; 0 may have, too.
     std::vector<int64_t> places;
     for (int64_t i = 0; i < kFilled; ++i) {
@@ -476,7 +473,7 @@ class Filler {
       again.push_back(arguments[i]);
       places.push_back(first + i);
     }
-    const std::vector<double> exact = computed(blocks_.float64, again);
+    const std::vector<double> exact = computed<double>(blocks_.float64, again);
     for (std::size_t n = 0; n < exact.size(); ++n) {
       const std::size_t k = n / again.size(), i = n % again.size();
       if (kernel_.factors[k] == 0) continue;
@@ -504,11 +501,11 @@ class Filler {
 
   // The outputs, one after the other.
   template <typename T>
-  std::vector<T> computed(Block<T> block, const std::vector<double>& arguments) const {
+  std::vector<T> computed(Block block, const std::vector<double>& arguments) const {
     const int64_t count = int64_t(arguments.size());
     std::vector<T> found(kernel_.outputs * count), given(kernel_.inputs * kBlock, T(1));
-    const T* inputs[kMaxOperands];
-    T* outputs[kMaxOperands];
+    const void* inputs[kMaxOperands];
+    void* outputs[kMaxOperands];
     const double* parameters = table_.parameters.data() + kernel_.numbers;
     for (int k = 0; k < kernel_.inputs; ++k) {
       inputs[k] = &given[k * kBlock];
@@ -573,6 +570,16 @@ bool is_of_16_bits(const Kernel& kernel, const Call& call) {
   return true;
 }
 
+// Whether every tensor is bfloat16 and dense.
+bool is_dense_bfloat16(const Kernel& kernel, const Call& call) {
+  for (int k = 0; k < kernel.inputs + kernel.outputs; ++k) {
+    const Operand& operand = k < kernel.inputs ? call.inputs[k] : call.outputs[k - kernel.inputs];
+    const bool lies_so = operand.dtype == Dtype::bfloat16 && is_dense(call, operand);
+    if (kernel.places[k] == kTensor && !lies_so) return false;
+  }
+  return true;
+}
+
 // The table of a call whose tensors are of a 16-bit type; null where it is to be computed.
 std::shared_ptr<const Table> table_of(
     const Kernel& kernel, const Blocks& blocks, const Call& call, ParallelFor parallel_for) {
@@ -614,14 +621,15 @@ std::shared_ptr<const Table> table_of(
 template <typename T>
 class Run {
  public:
-  // table: null, or of what is looked up.
-  Run(const Kernel& kernel, const Call& call, Block<T> block, const Table* table)
-      : kernel_(kernel), call_(call), block_(block), table_(table) {
-    for (int k = 0; k < kernel.inputs; ++k) in_place_ &= lies_ready(call.inputs[k]);
+  // stored: what the block takes tensors as. table: null, or of what is looked up.
+  Run(const Kernel& kernel, const Call& call, Block block, Dtype stored, const Table* table)
+      : kernel_(kernel), call_(call), block_(block), stored_(stored), table_(table) {
+    for (int k = 0; k < kernel.inputs; ++k) in_place_ &= lies_ready(k, call.inputs[k]);
     for (int k = 0; k < kernel.outputs; ++k) {
-      reduced_[k] = is_reduced(call, call.outputs[k]);
-      reducing_ |= reduced_[k] && call.outputs[k].data;
-      in_place_ &= call.outputs[k].data && !reduced_[k] && lies_ready(call.outputs[k]);
+      const Operand& output = call.outputs[k];
+      reduced_[k] = is_reduced(call, output);
+      reducing_ |= reduced_[k] && output.data;
+      in_place_ &= output.data && !reduced_[k] && lies_ready(kernel.inputs + k, output);
     }
     if (in_place_) return;
     for (int k = 0; table && k < kernel.outputs; ++k) direct_[k] = needs_no_buffers(k);
@@ -654,27 +662,37 @@ class Run {
   }
 
  private:
-  bool lies_ready(const Operand& operand) const {
-    return operand.dtype == dtype_of<T> && is_dense(call_, operand);
+  // The dtype that the block takes an operand as; `place`: among inputs and outputs.
+  Dtype taken(int place) const {
+    return kernel_.places[place] == kTensor ? stored_ : dtype_of<T>;
+  }
+
+  bool lies_ready(int place, const Operand& operand) const {
+    return operand.dtype == taken(place) && is_dense(call_, operand);
+  }
+
+  // Bytes between elements of an operand that the block takes as it lies.
+  int64_t size(int place) const {
+    return taken(place) == Dtype::bfloat16 ? sizeof(BFloat16) : sizeof(T);
+  }
+
+  char* lying(int place, const Operand& operand, int64_t offset) const {
+    return static_cast<char*>(operand.data) + offset * size(place);
   }
 
   void compute_in_place(int64_t first, int64_t last) {
-    const int64_t begin = first * kTask, end = std::min(last * kTask, call_.elements);
-    const T* inputs[kMaxOperands];
-    T* outputs[kMaxOperands];
-    for (int k = 0; k < kernel_.inputs; ++k) {
-      inputs[k] = static_cast<const T*>(call_.inputs[k].data) + begin;
-    }
-    for (int k = 0; k < kernel_.outputs; ++k) {
-      outputs[k] = static_cast<T*>(call_.outputs[k].data) + begin;
-    }
-    for (int64_t left = end - begin; left > 0; left -= kBlock) {
-      for (int k = 0; kFetchesAhead && k < kernel_.inputs; ++k) {
-        prefetch(inputs[k] + kBlock, kBlock);
+    const int64_t end = std::min(last * kTask, call_.elements);
+    const void* inputs[kMaxOperands];
+    void* outputs[kMaxOperands];
+    for (int64_t at = first * kTask; at < end; at += kBlock) {
+      for (int k = 0; k < kernel_.inputs; ++k) {
+        inputs[k] = lying(k, call_.inputs[k], at);
+        if (kFetchesAhead) prefetch(lying(k, call_.inputs[k], at + kBlock), kBlock * size(k));
       }
-      block_(std::min(left, kBlock), inputs, outputs, call_.numbers, false);
-      for (int k = 0; k < kernel_.inputs; ++k) inputs[k] += kBlock;
-      for (int k = 0; k < kernel_.outputs; ++k) outputs[k] += kBlock;
+      for (int k = 0; k < kernel_.outputs; ++k) {
+        outputs[k] = lying(kernel_.inputs + k, call_.outputs[k], at);
+      }
+      block_(std::min(end - at, kBlock), inputs, outputs, call_.numbers, false);
     }
   }
 
@@ -717,7 +735,7 @@ class Run {
   }
 
   void compute(const Range& block, Reader<T>* readers, T* const* buffers, Summer<T>* summers) {
-    T* outputs[kMaxOperands];
+    void* outputs[kMaxOperands];
     bool done = false;
     if constexpr (sizeof(T) == sizeof(float)) {
       done = table_ && look_up(block, readers, buffers, outputs);
@@ -729,11 +747,11 @@ class Run {
     for (int k = 0; k < kernel_.outputs; ++k) {
       const Operand& output = call_.outputs[k];
       if (wants_sum(k)) {
-        (summers++)->add(outputs[k], block);
+        (summers++)->add(static_cast<const T*>(outputs[k]), block);
       } else if (output.data && outputs[k] == buffers[k]) {
         with_storage(output.dtype, [&](auto* storage) {
           using S = std::remove_pointer_t<decltype(storage)>;
-          write(outputs[k], block.elements(), to_write<S>(k, block));
+          write(buffers[k], block.elements(), to_write<S>(k, block));
         });
       }
     }
@@ -750,27 +768,33 @@ class Run {
   }
 
   // Where a block of an output is computed.
-  T* place(int k, const Range& block, T* const* buffers) const {
+  void* place(int k, const Range& block, T* const* buffers) const {
     const Operand& output = call_.outputs[k];
-    const bool here = output.data && !reduced_[k] && output.dtype == dtype_of<T>;
-    return here ? static_cast<T*>(output.data) + offset(block) : buffers[k];
+    const int place = kernel_.inputs + k;
+    const bool here = output.data && !reduced_[k] && output.dtype == taken(place);
+    return here ? static_cast<void*>(lying(place, output, offset(block))) : buffers[k];
   }
 
-  void compute_elements(const Range& block, Reader<T>* readers, T* const* outputs) {
-    const T* inputs[kMaxOperands];
+  void compute_elements(const Range& block, Reader<T>* readers, void* const* outputs) {
+    const void* inputs[kMaxOperands];
     bool uniform = true;
     for (int k = 0; k < kernel_.inputs; ++k) {
       uniform &= kernel_.places[k] == kTensor || readers[k].is_uniform(block);
     }
     for (int k = 0; k < kernel_.inputs; ++k) {
-      inputs[k] = readers[k].at(block, cut_.columns, uniform && kernel_.places[k] != kTensor);
+      if (taken(k) == dtype_of<T>) {
+        inputs[k] = readers[k].at(block, cut_.columns, uniform && kernel_.places[k] != kTensor);
+      } else {
+        inputs[k] = lying(k, call_.inputs[k], offset(block));
+      }
     }
     block_(block.elements(), inputs, outputs, call_.numbers, uniform);
   }
 
   // Whether the block's outputs are products of what is looked up; else they are to be computed.
   // `outputs`: where each is, null if it is stored already.
-  bool look_up(const Range& block, Reader<float>* readers, float* const* buffers, float** outputs) {
+  bool look_up(
+      const Range& block, Reader<float>* readers, float* const* buffers, void** outputs) {
     const void* argument = call_.inputs[kernel_.argument].data;
     const auto* codes = static_cast<const std::uint16_t*>(argument) + offset(block);
     const int64_t n = block.elements();
@@ -850,7 +874,8 @@ class Run {
 
   const Kernel& kernel_;
   const Call& call_;
-  Block<T> block_;
+  Block block_;
+  Dtype stored_;
   const Table* table_;
   bool in_place_ = true, reducing_ = false;
   bool reduced_[kMaxOperands];
@@ -866,14 +891,16 @@ class Run {
 void run_on_cpu(int index, const Call& call, ParallelFor parallel_for) {
   const Kernel& kernel = kKernels[index];
   const Blocks& blocks = kBlocks[index];
-  if (call.compute == Dtype::float64) {
-    Run<double>(kernel, call, blocks.float64, nullptr).all(parallel_for);
-  } else if (!is_of_16_bits(kernel, call)) {
-    Run<float>(kernel, call, blocks.float32, nullptr).all(parallel_for);
-  } else {
-    const auto table = table_of(kernel, blocks, call, parallel_for);
-    Run<float>(kernel, call, blocks.of_16_bits, table.get()).all(parallel_for);
+  const auto run = [&](auto compute, Block block, Dtype stored, const Table* table = nullptr) {
+    Run<decltype(compute)>(kernel, call, block, stored, table).all(parallel_for);
+  };
+  if (call.compute == Dtype::float64) return run(0.0, blocks.float64, Dtype::float64);
+  if (!is_of_16_bits(kernel, call)) return run(0.0f, blocks.float32, Dtype::float32);
+  const auto table = table_of(kernel, blocks, call, parallel_for);
+  if (table || !is_dense_bfloat16(kernel, call)) {
+    return run(0.0f, blocks.of_16_bits, Dtype::float32, table.get());
   }
+  run(0.0f, blocks.bfloat16, Dtype::bfloat16);
 }
 
 }  // namespace autofn

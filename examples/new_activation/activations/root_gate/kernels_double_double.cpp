@@ -8,12 +8,12 @@
 namespace autofn_root_gate {
 
 void root_gate_backward_block_double_double(
-    std::int64_t n, const double* const* inputs, double* const* outputs, const double* numbers,
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   using T = double;
-  const T* grad = inputs[0];
-  const T* x = inputs[1];
-  T* grad_x = outputs[0];
+  const auto* grad = static_cast<const T*>(inputs[0]);
+  const auto* x = static_cast<const T*>(inputs[1]);
+  auto* grad_x = static_cast<T*>(outputs[0]);
   (void)numbers;
   (void)uniform;
 #pragma omp simd
