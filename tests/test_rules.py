@@ -477,6 +477,17 @@ def test_what_cancels_is_computed_in_double_unless_the_formula_allows_for_it() -
     assert name == "cancels" and error is not None and error.ulp > 6
 
 
+def test_what_takes_long_to_make_up_for_roundings_is_computed_in_double() -> None:
+    a, b, c, d = sympy.symbols("a b c d")
+
+    def kernel(expr: Expr) -> Program:
+        return plan(Formula.from_expr(expr, name="f").definition).variants[0].kernels["forward"]
+
+    two_products = kernel(a * b + c * d)
+    assert two_products.arithmetic == "double" and two_products.operations == 3
+    assert kernel(a**2 + b**2).arithmetic == "single"
+
+
 ROOTED = (
     x * tanh(x) - sympy.Rational(7, 10),
     x * exp(-(x**2)) - x**3 / 9,

@@ -56,6 +56,10 @@ OPTIMISM = 0.85
 PESSIMISM = 1.5
 """The same where there is no second look: it has not looked that closely."""
 
+SAVES_IN_DOUBLE = 0.7
+"""What double precision may cost, of what is exact enough in single precision. 16-bit types, which
+do without it, save more."""
+
 DOUBLED = 4
 """How many candidates are tried all in double, or in double-double numbers; of long ones fewer."""
 
@@ -167,6 +171,12 @@ def choose(
         if tried.misses(min(bar, worth)):
             regimes = [k for k in singles if k >= len(candidates)][:doubled]
             tried.until_within([tried.add(k, "double", "in double") for k in regimes])
+    if not tried.misses(bar):
+        # What makes up for roundings in single precision may cost more than having none.
+        most = SAVES_IN_DOUBLE * tried.cost(tried.first())[0]
+        shorter = [k for k in range(len(candidates)) if tried.cost_in("double", k) < most]
+        few = sorted(shorter, key=tried.cost)[:DOUBLED]
+        tried.until_within([tried.add(k, "double", "in double") for k in few])
     chosen = tried.first()
     measured = tuple(
         Measured(each.name, each.program.operations, each.program.cost, tried.errors.get(k))
@@ -489,6 +499,9 @@ class _Tried:
     def cost(self, number: int) -> tuple[float, int, int]:
         program = self.candidates[number].program
         return program.cost, program.operations, number
+
+    def cost_in(self, arithmetic: Arithmetic, number: int) -> float:
+        return replace(self.candidates[number].program, arithmetic=arithmetic).cost
 
     def _rank(self, number: int) -> tuple[float, ...]:
         found = self.errors[number]

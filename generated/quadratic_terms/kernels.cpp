@@ -60,6 +60,30 @@ void quadratic_terms_backward_block(
 }
 
 template <typename T, typename S = T>
+void quadratic_terms_backward_block_16_bits(
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
+    bool uniform) {
+  const auto* grad_z = static_cast<const S*>(inputs[0]);
+  const auto* grad_xx = static_cast<const S*>(inputs[1]);
+  const auto* grad_yy = static_cast<const S*>(inputs[2]);
+  const auto* grad_xy = static_cast<const S*>(inputs[3]);
+  const auto* x = static_cast<const S*>(inputs[4]);
+  const auto* y = static_cast<const S*>(inputs[5]);
+  auto* grad_x = static_cast<S*>(outputs[0]);
+  auto* grad_y = static_cast<S*>(outputs[1]);
+  (void)numbers;
+  (void)uniform;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    T new0, new1;
+    scalar::quadratic_terms_backward<T>(grad_z[i], grad_xx[i], grad_yy[i], grad_xy[i], x[i],
+        y[i], new0, new1);
+    grad_x[i] = new0;
+    grad_y[i] = new1;
+  }
+}
+
+template <typename T, typename S = T>
 void quadratic_terms_double_backward_block(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
@@ -103,8 +127,8 @@ const Blocks kBlocks[] = {
     {quadratic_terms_forward_block<float>, quadratic_terms_forward_block<float>,
         quadratic_terms_forward_block<float, autofn::BFloat16>,
         quadratic_terms_forward_block<double>},
-    {quadratic_terms_backward_block<float>, quadratic_terms_backward_block<float>,
-        quadratic_terms_backward_block<float, autofn::BFloat16>,
+    {quadratic_terms_backward_block<float>, quadratic_terms_backward_block_16_bits<float>,
+        quadratic_terms_backward_block_16_bits<float, autofn::BFloat16>,
         quadratic_terms_backward_block<double>},
     {quadratic_terms_double_backward_block<float>, quadratic_terms_double_backward_block<float>,
         quadratic_terms_double_backward_block<float, autofn::BFloat16>,

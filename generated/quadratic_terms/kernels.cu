@@ -124,9 +124,15 @@ template <typename S> struct quadratic_terms_backward_op {
     Pack<T, N> grad_x_v, grad_y_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      quadratic_terms_backward(widen(in.grad_z.at[k]), widen(in.grad_xx.at[k]),
-          widen(in.grad_yy.at[k]), widen(in.grad_xy.at[k]), widen(in.x.at[k]), widen(in.y.at[k]),
-          grad_x_v.at[k], grad_y_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::quadratic_terms_backward(widen(in.grad_z.at[k]), widen(in.grad_xx.at[k]),
+            widen(in.grad_yy.at[k]), widen(in.grad_xy.at[k]), widen(in.x.at[k]), widen(in.y.at[k]),
+            grad_x_v.at[k], grad_y_v.at[k]);
+      } else {
+        quadratic_terms_backward(widen(in.grad_z.at[k]), widen(in.grad_xx.at[k]),
+            widen(in.grad_yy.at[k]), widen(in.grad_xy.at[k]), widen(in.x.at[k]), widen(in.y.at[k]),
+            grad_x_v.at[k], grad_y_v.at[k]);
+      }
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_y != nullptr) at.store(1, grad_y, grad_y_v);

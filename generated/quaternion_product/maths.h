@@ -32,160 +32,217 @@ template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void quaternion_product_forward(
     T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& out0, T& out1, T& out2, T& out3) {
-  const T v0 = aw * bw;
-  const T v1 = ax * bx;
-  const T v2 = v0 - v1;
-  const T v3 = ay * by;
-  const T v4 = v2 - v3;
-  const T v5 = az * bz;
-  const T v6 = v4 - v5;
-  const T v7 = aw * bx;
-  const T v8 = bw * ax;
-  const T v9 = v7 + v8;
-  const T v10 = ay * bz;
-  const T v11 = v9 + v10;
-  const T v12 = by * az;
-  const T v13 = v11 - v12;
-  const T v14 = aw * by;
-  const T v15 = bw * ay;
-  const T v16 = v14 + v15;
-  const T v17 = bx * az;
-  const T v18 = v16 + v17;
-  const T v19 = ax * bz;
-  const T v20 = v18 - v19;
-  const T v21 = aw * bz;
-  const T v22 = ax * by;
-  const T v23 = v21 + v22;
-  const T v24 = bw * az;
-  const T v25 = v23 + v24;
-  const T v26 = bx * ay;
-  const T v27 = v25 - v26;
-  const T v28 = sum_rest(v0, -v1) + std::fma(aw, bw, -(aw * bw));
-  const T v29 = sum_rest(v2, -v3) + (v28 + -std::fma(ax, bx, -(ax * bx)));
-  const T v30 = sum_rest(v4, -v5) + (v29 + -std::fma(ay, by, -(ay * by)));
-  const T v31 = v6 + (v30 + -std::fma(az, bz, -(az * bz)));
-  const T v32 = sum_rest(v7, v8) + std::fma(aw, bx, -(aw * bx));
-  const T v33 = sum_rest(v9, v10) + (v32 + std::fma(bw, ax, -(bw * ax)));
-  const T v34 = sum_rest(v11, -v12) + (v33 + std::fma(ay, bz, -(ay * bz)));
-  const T v35 = v13 + (v34 + -std::fma(by, az, -(by * az)));
-  const T v36 = sum_rest(v14, v15) + std::fma(aw, by, -(aw * by));
-  const T v37 = sum_rest(v16, v17) + (v36 + std::fma(bw, ay, -(bw * ay)));
-  const T v38 = sum_rest(v18, -v19) + (v37 + std::fma(bx, az, -(bx * az)));
-  const T v39 = v20 + (v38 + -std::fma(ax, bz, -(ax * bz)));
-  const T v40 = sum_rest(v21, v22) + std::fma(aw, bz, -(aw * bz));
-  const T v41 = sum_rest(v23, v24) + (v40 + std::fma(ax, by, -(ax * by)));
-  const T v42 = sum_rest(v25, -v26) + (v41 + std::fma(bw, az, -(bw * az)));
-  const T v43 = v27 + (v42 + -std::fma(bx, ay, -(bx * ay)));
-  out0 = std::fabs(v6) < T(8.507059173023462e+37) ? v31 : v6;
-  out1 = std::fabs(v13) < T(8.507059173023462e+37) ? v35 : v13;
-  out2 = std::fabs(v20) < T(8.507059173023462e+37) ? v39 : v20;
-  out3 = std::fabs(v27) < T(8.507059173023462e+37) ? v43 : v27;
+  out0 = aw * bw - ax * bx - ay * by - az * bz;
+  out1 = aw * bx + bw * ax + ay * bz - by * az;
+  out2 = aw * by + bw * ay + bx * az - ax * bz;
+  out3 = aw * bz + ax * by + bw * az - bx * ay;
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T>
+AUTOFN_FN void quaternion_product_forward(
+    T aw, T ax, T ay, T az, T bw, T bx, T by, T bz, T& out0, T& out1, T& out2, T& out3) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = aw * bw;
+    const T v1 = ax * bx;
+    const T v2 = v0 - v1;
+    const T v3 = ay * by;
+    const T v4 = v2 - v3;
+    const T v5 = az * bz;
+    const T v6 = v4 - v5;
+    const T v7 = aw * bx;
+    const T v8 = bw * ax;
+    const T v9 = v7 + v8;
+    const T v10 = ay * bz;
+    const T v11 = v9 + v10;
+    const T v12 = by * az;
+    const T v13 = v11 - v12;
+    const T v14 = aw * by;
+    const T v15 = bw * ay;
+    const T v16 = v14 + v15;
+    const T v17 = bx * az;
+    const T v18 = v16 + v17;
+    const T v19 = ax * bz;
+    const T v20 = v18 - v19;
+    const T v21 = aw * bz;
+    const T v22 = ax * by;
+    const T v23 = v21 + v22;
+    const T v24 = bw * az;
+    const T v25 = v23 + v24;
+    const T v26 = bx * ay;
+    const T v27 = v25 - v26;
+    const T v28 = sum_rest(v0, -v1) + std::fma(aw, bw, -(aw * bw));
+    const T v29 = sum_rest(v2, -v3) + (v28 + -std::fma(ax, bx, -(ax * bx)));
+    const T v30 = sum_rest(v4, -v5) + (v29 + -std::fma(ay, by, -(ay * by)));
+    const T v31 = v6 + (v30 + -std::fma(az, bz, -(az * bz)));
+    const T v32 = sum_rest(v7, v8) + std::fma(aw, bx, -(aw * bx));
+    const T v33 = sum_rest(v9, v10) + (v32 + std::fma(bw, ax, -(bw * ax)));
+    const T v34 = sum_rest(v11, -v12) + (v33 + std::fma(ay, bz, -(ay * bz)));
+    const T v35 = v13 + (v34 + -std::fma(by, az, -(by * az)));
+    const T v36 = sum_rest(v14, v15) + std::fma(aw, by, -(aw * by));
+    const T v37 = sum_rest(v16, v17) + (v36 + std::fma(bw, ay, -(bw * ay)));
+    const T v38 = sum_rest(v18, -v19) + (v37 + std::fma(bx, az, -(bx * az)));
+    const T v39 = v20 + (v38 + -std::fma(ax, bz, -(ax * bz)));
+    const T v40 = sum_rest(v21, v22) + std::fma(aw, bz, -(aw * bz));
+    const T v41 = sum_rest(v23, v24) + (v40 + std::fma(ax, by, -(ax * by)));
+    const T v42 = sum_rest(v25, -v26) + (v41 + std::fma(bw, az, -(bw * az)));
+    const T v43 = v27 + (v42 + -std::fma(bx, ay, -(bx * ay)));
+    out0 = std::fabs(v6) < T(8.507059173023462e+37) ? v31 : v6;
+    out1 = std::fabs(v13) < T(8.507059173023462e+37) ? v35 : v13;
+    out2 = std::fabs(v20) < T(8.507059173023462e+37) ? v39 : v20;
+    out3 = std::fabs(v27) < T(8.507059173023462e+37) ? v43 : v27;
+  } else {
+    double out0_, out1_, out2_, out3_;
+    scalar::quaternion_product_forward<double>(aw, ax, ay, az, bw, bx, by, bz, out0_, out1_, out2_,
+        out3_);
+    out0 = T(out0_);
+    out1 = T(out1_);
+    out2 = T(out2_);
+    out3 = T(out3_);
+  }
 }
 
+namespace scalar {
 template <typename T>
 AUTOFN_FN void quaternion_product_backward(
     T grad_out0, T grad_out1, T grad_out2, T grad_out3, T aw, T ax, T ay, T az, T bw, T bx, T by,
     T bz, T& grad_aw, T& grad_ax, T& grad_ay, T& grad_az, T& grad_bw, T& grad_bx, T& grad_by,
     T& grad_bz) {
-  const T v0 = grad_out0 * bw;
-  const T v1 = grad_out1 * bx;
-  const T v2 = v0 + v1;
-  const T v3 = grad_out2 * by;
-  const T v4 = v2 + v3;
-  const T v5 = grad_out3 * bz;
-  const T v6 = v4 + v5;
-  const T v7 = bw * grad_out1;
-  const T v8 = by * grad_out3;
-  const T v9 = v7 + v8;
-  const T v10 = grad_out0 * bx;
-  const T v11 = v9 - v10;
-  const T v12 = grad_out2 * bz;
-  const T v13 = v11 - v12;
-  const T v14 = grad_out1 * bz;
-  const T v15 = bw * grad_out2;
-  const T v16 = v14 + v15;
-  const T v17 = grad_out0 * by;
-  const T v18 = v16 - v17;
-  const T v19 = bx * grad_out3;
-  const T v20 = v18 - v19;
-  const T v21 = bx * grad_out2;
-  const T v22 = bw * grad_out3;
-  const T v23 = v21 + v22;
-  const T v24 = grad_out0 * bz;
-  const T v25 = v23 - v24;
-  const T v26 = grad_out1 * by;
-  const T v27 = v25 - v26;
-  const T v28 = grad_out0 * aw;
-  const T v29 = grad_out1 * ax;
-  const T v30 = v28 + v29;
-  const T v31 = grad_out2 * ay;
-  const T v32 = v30 + v31;
-  const T v33 = grad_out3 * az;
-  const T v34 = v32 + v33;
-  const T v35 = grad_out1 * aw;
-  const T v36 = grad_out2 * az;
-  const T v37 = v35 + v36;
-  const T v38 = grad_out0 * ax;
-  const T v39 = v37 - v38;
-  const T v40 = grad_out3 * ay;
-  const T v41 = v39 - v40;
-  const T v42 = grad_out2 * aw;
-  const T v43 = grad_out3 * ax;
-  const T v44 = v42 + v43;
-  const T v45 = grad_out0 * ay;
-  const T v46 = v44 - v45;
-  const T v47 = grad_out1 * az;
-  const T v48 = v46 - v47;
-  const T v49 = grad_out1 * ay;
-  const T v50 = grad_out3 * aw;
-  const T v51 = v49 + v50;
-  const T v52 = grad_out0 * az;
-  const T v53 = v51 - v52;
-  const T v54 = grad_out2 * ax;
-  const T v55 = v53 - v54;
-  const T v56 = sum_rest(v0, v1) + std::fma(grad_out0, bw, -(grad_out0 * bw));
-  const T v57 = sum_rest(v2, v3) + (v56 + std::fma(grad_out1, bx, -(grad_out1 * bx)));
-  const T v58 = sum_rest(v4, v5) + (v57 + std::fma(grad_out2, by, -(grad_out2 * by)));
-  const T v59 = v6 + (v58 + std::fma(grad_out3, bz, -(grad_out3 * bz)));
-  const T v60 = sum_rest(v7, v8) + std::fma(bw, grad_out1, -(bw * grad_out1));
-  const T v61 = sum_rest(v9, -v10) + (v60 + std::fma(by, grad_out3, -(by * grad_out3)));
-  const T v62 = sum_rest(v11, -v12) + (v61 + -std::fma(grad_out0, bx, -(grad_out0 * bx)));
-  const T v63 = v13 + (v62 + -std::fma(grad_out2, bz, -(grad_out2 * bz)));
-  const T v64 = sum_rest(v14, v15) + std::fma(grad_out1, bz, -(grad_out1 * bz));
-  const T v65 = sum_rest(v16, -v17) + (v64 + std::fma(bw, grad_out2, -(bw * grad_out2)));
-  const T v66 = sum_rest(v18, -v19) + (v65 + -std::fma(grad_out0, by, -(grad_out0 * by)));
-  const T v67 = v20 + (v66 + -std::fma(bx, grad_out3, -(bx * grad_out3)));
-  const T v68 = sum_rest(v21, v22) + std::fma(bx, grad_out2, -(bx * grad_out2));
-  const T v69 = sum_rest(v23, -v24) + (v68 + std::fma(bw, grad_out3, -(bw * grad_out3)));
-  const T v70 = sum_rest(v25, -v26) + (v69 + -std::fma(grad_out0, bz, -(grad_out0 * bz)));
-  const T v71 = v27 + (v70 + -std::fma(grad_out1, by, -(grad_out1 * by)));
-  const T v72 = sum_rest(v28, v29) + std::fma(grad_out0, aw, -(grad_out0 * aw));
-  const T v73 = sum_rest(v30, v31) + (v72 + std::fma(grad_out1, ax, -(grad_out1 * ax)));
-  const T v74 = sum_rest(v32, v33) + (v73 + std::fma(grad_out2, ay, -(grad_out2 * ay)));
-  const T v75 = v34 + (v74 + std::fma(grad_out3, az, -(grad_out3 * az)));
-  const T v76 = sum_rest(v35, v36) + std::fma(grad_out1, aw, -(grad_out1 * aw));
-  const T v77 = sum_rest(v37, -v38) + (v76 + std::fma(grad_out2, az, -(grad_out2 * az)));
-  const T v78 = sum_rest(v39, -v40) + (v77 + -std::fma(grad_out0, ax, -(grad_out0 * ax)));
-  const T v79 = v41 + (v78 + -std::fma(grad_out3, ay, -(grad_out3 * ay)));
-  const T v80 = sum_rest(v42, v43) + std::fma(grad_out2, aw, -(grad_out2 * aw));
-  const T v81 = sum_rest(v44, -v45) + (v80 + std::fma(grad_out3, ax, -(grad_out3 * ax)));
-  const T v82 = sum_rest(v46, -v47) + (v81 + -std::fma(grad_out0, ay, -(grad_out0 * ay)));
-  const T v83 = v48 + (v82 + -std::fma(grad_out1, az, -(grad_out1 * az)));
-  const T v84 = sum_rest(v49, v50) + std::fma(grad_out1, ay, -(grad_out1 * ay));
-  const T v85 = sum_rest(v51, -v52) + (v84 + std::fma(grad_out3, aw, -(grad_out3 * aw)));
-  const T v86 = sum_rest(v53, -v54) + (v85 + -std::fma(grad_out0, az, -(grad_out0 * az)));
-  const T v87 = v55 + (v86 + -std::fma(grad_out2, ax, -(grad_out2 * ax)));
-  grad_aw = std::fabs(v6) < T(8.507059173023462e+37) ? v59 : v6;
-  grad_ax = std::fabs(v13) < T(8.507059173023462e+37) ? v63 : v13;
-  grad_ay = std::fabs(v20) < T(8.507059173023462e+37) ? v67 : v20;
-  grad_az = std::fabs(v27) < T(8.507059173023462e+37) ? v71 : v27;
-  grad_bw = std::fabs(v34) < T(8.507059173023462e+37) ? v75 : v34;
-  grad_bx = std::fabs(v41) < T(8.507059173023462e+37) ? v79 : v41;
-  grad_by = std::fabs(v48) < T(8.507059173023462e+37) ? v83 : v48;
-  grad_bz = std::fabs(v55) < T(8.507059173023462e+37) ? v87 : v55;
+  grad_aw = grad_out0 * bw + grad_out1 * bx + grad_out2 * by + grad_out3 * bz;
+  grad_ax = bw * grad_out1 + by * grad_out3 - grad_out0 * bx - grad_out2 * bz;
+  grad_ay = grad_out1 * bz + bw * grad_out2 - grad_out0 * by - bx * grad_out3;
+  grad_az = bx * grad_out2 + bw * grad_out3 - grad_out0 * bz - grad_out1 * by;
+  grad_bw = grad_out0 * aw + grad_out1 * ax + grad_out2 * ay + grad_out3 * az;
+  grad_bx = grad_out1 * aw + grad_out2 * az - grad_out0 * ax - grad_out3 * ay;
+  grad_by = grad_out2 * aw + grad_out3 * ax - grad_out0 * ay - grad_out1 * az;
+  grad_bz = grad_out1 * ay + grad_out3 * aw - grad_out0 * az - grad_out2 * ax;
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow.
+template <typename T>
+AUTOFN_FN void quaternion_product_backward(
+    T grad_out0, T grad_out1, T grad_out2, T grad_out3, T aw, T ax, T ay, T az, T bw, T bx, T by,
+    T bz, T& grad_aw, T& grad_ax, T& grad_ay, T& grad_az, T& grad_bw, T& grad_bx, T& grad_by,
+    T& grad_bz) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = grad_out0 * bw;
+    const T v1 = grad_out1 * bx;
+    const T v2 = v0 + v1;
+    const T v3 = grad_out2 * by;
+    const T v4 = v2 + v3;
+    const T v5 = grad_out3 * bz;
+    const T v6 = v4 + v5;
+    const T v7 = bw * grad_out1;
+    const T v8 = by * grad_out3;
+    const T v9 = v7 + v8;
+    const T v10 = grad_out0 * bx;
+    const T v11 = v9 - v10;
+    const T v12 = grad_out2 * bz;
+    const T v13 = v11 - v12;
+    const T v14 = grad_out1 * bz;
+    const T v15 = bw * grad_out2;
+    const T v16 = v14 + v15;
+    const T v17 = grad_out0 * by;
+    const T v18 = v16 - v17;
+    const T v19 = bx * grad_out3;
+    const T v20 = v18 - v19;
+    const T v21 = bx * grad_out2;
+    const T v22 = bw * grad_out3;
+    const T v23 = v21 + v22;
+    const T v24 = grad_out0 * bz;
+    const T v25 = v23 - v24;
+    const T v26 = grad_out1 * by;
+    const T v27 = v25 - v26;
+    const T v28 = grad_out0 * aw;
+    const T v29 = grad_out1 * ax;
+    const T v30 = v28 + v29;
+    const T v31 = grad_out2 * ay;
+    const T v32 = v30 + v31;
+    const T v33 = grad_out3 * az;
+    const T v34 = v32 + v33;
+    const T v35 = grad_out1 * aw;
+    const T v36 = grad_out2 * az;
+    const T v37 = v35 + v36;
+    const T v38 = grad_out0 * ax;
+    const T v39 = v37 - v38;
+    const T v40 = grad_out3 * ay;
+    const T v41 = v39 - v40;
+    const T v42 = grad_out2 * aw;
+    const T v43 = grad_out3 * ax;
+    const T v44 = v42 + v43;
+    const T v45 = grad_out0 * ay;
+    const T v46 = v44 - v45;
+    const T v47 = grad_out1 * az;
+    const T v48 = v46 - v47;
+    const T v49 = grad_out1 * ay;
+    const T v50 = grad_out3 * aw;
+    const T v51 = v49 + v50;
+    const T v52 = grad_out0 * az;
+    const T v53 = v51 - v52;
+    const T v54 = grad_out2 * ax;
+    const T v55 = v53 - v54;
+    const T v56 = sum_rest(v0, v1) + std::fma(grad_out0, bw, -(grad_out0 * bw));
+    const T v57 = sum_rest(v2, v3) + (v56 + std::fma(grad_out1, bx, -(grad_out1 * bx)));
+    const T v58 = sum_rest(v4, v5) + (v57 + std::fma(grad_out2, by, -(grad_out2 * by)));
+    const T v59 = v6 + (v58 + std::fma(grad_out3, bz, -(grad_out3 * bz)));
+    const T v60 = sum_rest(v7, v8) + std::fma(bw, grad_out1, -(bw * grad_out1));
+    const T v61 = sum_rest(v9, -v10) + (v60 + std::fma(by, grad_out3, -(by * grad_out3)));
+    const T v62 = sum_rest(v11, -v12) + (v61 + -std::fma(grad_out0, bx, -(grad_out0 * bx)));
+    const T v63 = v13 + (v62 + -std::fma(grad_out2, bz, -(grad_out2 * bz)));
+    const T v64 = sum_rest(v14, v15) + std::fma(grad_out1, bz, -(grad_out1 * bz));
+    const T v65 = sum_rest(v16, -v17) + (v64 + std::fma(bw, grad_out2, -(bw * grad_out2)));
+    const T v66 = sum_rest(v18, -v19) + (v65 + -std::fma(grad_out0, by, -(grad_out0 * by)));
+    const T v67 = v20 + (v66 + -std::fma(bx, grad_out3, -(bx * grad_out3)));
+    const T v68 = sum_rest(v21, v22) + std::fma(bx, grad_out2, -(bx * grad_out2));
+    const T v69 = sum_rest(v23, -v24) + (v68 + std::fma(bw, grad_out3, -(bw * grad_out3)));
+    const T v70 = sum_rest(v25, -v26) + (v69 + -std::fma(grad_out0, bz, -(grad_out0 * bz)));
+    const T v71 = v27 + (v70 + -std::fma(grad_out1, by, -(grad_out1 * by)));
+    const T v72 = sum_rest(v28, v29) + std::fma(grad_out0, aw, -(grad_out0 * aw));
+    const T v73 = sum_rest(v30, v31) + (v72 + std::fma(grad_out1, ax, -(grad_out1 * ax)));
+    const T v74 = sum_rest(v32, v33) + (v73 + std::fma(grad_out2, ay, -(grad_out2 * ay)));
+    const T v75 = v34 + (v74 + std::fma(grad_out3, az, -(grad_out3 * az)));
+    const T v76 = sum_rest(v35, v36) + std::fma(grad_out1, aw, -(grad_out1 * aw));
+    const T v77 = sum_rest(v37, -v38) + (v76 + std::fma(grad_out2, az, -(grad_out2 * az)));
+    const T v78 = sum_rest(v39, -v40) + (v77 + -std::fma(grad_out0, ax, -(grad_out0 * ax)));
+    const T v79 = v41 + (v78 + -std::fma(grad_out3, ay, -(grad_out3 * ay)));
+    const T v80 = sum_rest(v42, v43) + std::fma(grad_out2, aw, -(grad_out2 * aw));
+    const T v81 = sum_rest(v44, -v45) + (v80 + std::fma(grad_out3, ax, -(grad_out3 * ax)));
+    const T v82 = sum_rest(v46, -v47) + (v81 + -std::fma(grad_out0, ay, -(grad_out0 * ay)));
+    const T v83 = v48 + (v82 + -std::fma(grad_out1, az, -(grad_out1 * az)));
+    const T v84 = sum_rest(v49, v50) + std::fma(grad_out1, ay, -(grad_out1 * ay));
+    const T v85 = sum_rest(v51, -v52) + (v84 + std::fma(grad_out3, aw, -(grad_out3 * aw)));
+    const T v86 = sum_rest(v53, -v54) + (v85 + -std::fma(grad_out0, az, -(grad_out0 * az)));
+    const T v87 = v55 + (v86 + -std::fma(grad_out2, ax, -(grad_out2 * ax)));
+    grad_aw = std::fabs(v6) < T(8.507059173023462e+37) ? v59 : v6;
+    grad_ax = std::fabs(v13) < T(8.507059173023462e+37) ? v63 : v13;
+    grad_ay = std::fabs(v20) < T(8.507059173023462e+37) ? v67 : v20;
+    grad_az = std::fabs(v27) < T(8.507059173023462e+37) ? v71 : v27;
+    grad_bw = std::fabs(v34) < T(8.507059173023462e+37) ? v75 : v34;
+    grad_bx = std::fabs(v41) < T(8.507059173023462e+37) ? v79 : v41;
+    grad_by = std::fabs(v48) < T(8.507059173023462e+37) ? v83 : v48;
+    grad_bz = std::fabs(v55) < T(8.507059173023462e+37) ? v87 : v55;
+  } else {
+    double grad_aw_, grad_ax_, grad_ay_, grad_az_, grad_bw_, grad_bx_, grad_by_, grad_bz_;
+    scalar::quaternion_product_backward<double>(grad_out0, grad_out1, grad_out2, grad_out3, aw, ax,
+        ay, az, bw, bx, by, bz, grad_aw_, grad_ax_, grad_ay_, grad_az_, grad_bw_, grad_bx_,
+        grad_by_,       grad_bz_);
+    grad_aw = T(grad_aw_);
+    grad_ax = T(grad_ax_);
+    grad_ay = T(grad_ay_);
+    grad_az = T(grad_az_);
+    grad_bw = T(grad_bw_);
+    grad_bx = T(grad_bx_);
+    grad_by = T(grad_by_);
+    grad_bz = T(grad_bz_);
+  }
 }
 
 template <typename T>

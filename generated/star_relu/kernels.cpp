@@ -32,6 +32,30 @@ void star_relu_forward_block(
 }
 
 template <typename T, typename S = T>
+void star_relu_forward_block_16_bits(
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
+    bool uniform) {
+  const auto* x = static_cast<const S*>(inputs[0]);
+  const auto* scale = static_cast<const T*>(inputs[1]);
+  const auto* bias = static_cast<const T*>(inputs[2]);
+  auto* out = static_cast<S*>(outputs[0]);
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T scale_one = scale[0];
+    const T bias_one = bias[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      out[i] = scalar::star_relu_forward<T>(x[i], scale_one, bias_one);
+    }
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    out[i] = scalar::star_relu_forward<T>(x[i], scale[i], bias[i]);
+  }
+}
+
+template <typename T, typename S = T>
 void star_relu_backward_block(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
@@ -189,8 +213,8 @@ namespace autofn {
 using namespace autofn_star_relu;
 
 const Blocks kBlocks[] = {
-    {star_relu_forward_block<float>, star_relu_forward_block<float>,
-        star_relu_forward_block<float, autofn::BFloat16>, star_relu_forward_block<double>},
+    {star_relu_forward_block<float>, star_relu_forward_block_16_bits<float>,
+        star_relu_forward_block_16_bits<float, autofn::BFloat16>, star_relu_forward_block<double>},
     {star_relu_backward_block<float>, star_relu_backward_block<float>,
         star_relu_backward_block<float, autofn::BFloat16>, star_relu_backward_block<double>},
     {star_relu_double_backward_block<float>, star_relu_double_backward_block<float>,

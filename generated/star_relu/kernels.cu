@@ -57,8 +57,13 @@ template <typename S> struct star_relu_forward_op {
     Pack<T, N> out_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      out_v.at[k] = star_relu_forward(widen(in.x.at[k]), widen(in.scale.at[k]),
-          widen(in.bias.at[k]));
+      if constexpr (sizeof(S) == 2) {
+        out_v.at[k] = scalar::star_relu_forward(widen(in.x.at[k]), widen(in.scale.at[k]),
+            widen(in.bias.at[k]));
+      } else {
+        out_v.at[k] = star_relu_forward(widen(in.x.at[k]), widen(in.scale.at[k]),
+            widen(in.bias.at[k]));
+      }
     }
     at.store(0, out, out_v);
   }

@@ -24,12 +24,6 @@ template <typename T> AUTOFN_FN T doubt(T v) {
   return std::fabs(v) < kTiny<T> && v != T(0) ? T(NAN) : v * T(0);
 }
 
-// What a + b loses in rounding.
-template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
-  const T s = a + b, t = s - a;
-  return (a - (s - t)) + (b - t);
-}
-
 // The greater; NaN if either is NaN, which fmax drops.
 template <typename T> AUTOFN_FN T maximum(T a, T b) {
   return a > b || a != a ? a : b;
@@ -38,14 +32,17 @@ template <typename T> AUTOFN_FN T maximum(T a, T b) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
+namespace scalar {
 template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
   const T v0 = maximum(x, T(0));
-  const T v1 = scale * v0;
-  const T v2 = v0 * v1;
-  const T v3 = bias + v2;
-  const T v4 = std::fma(scale, v0, -(scale * v0));
-  const T v5 = v3 + (sum_rest(bias, v2) + std::fma(v0, v4, std::fma(v0, v1, -(v0 * v1))));
-  return std::fabs(v3) < T(8.507059173023462e+37) ? v5 : v3;
+  return bias + v0 * (scale * v0);
+}
+}  // namespace scalar
+
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::star_relu_forward.
+template <typename T> AUTOFN_FN T star_relu_forward(T x, T scale, T bias) {
+  return T(scalar::star_relu_forward<double>(x, scale, bias));
 }
 
 namespace scalar {

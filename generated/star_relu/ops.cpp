@@ -16,7 +16,7 @@ const char* const kNamespace = AUTOFN_NAMESPACE;
 
 const Kernel kKernels[] = {
     {"forward(Tensor x, Tensor scale, Tensor bias, int dtype) -> Tensor",
-     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}, 0, {0x0}},
+     3, 0, 1, Takes::dtype, {kTensor, kScalar, kScalar, kTensor}},
     {"backward(Tensor grad, Tensor x, Tensor scale, int needs, SymInt[] likes) -> (Tensor, "
      "Tensor, Tensor)",
      3, 0, 3, Takes::likes, {kTensor, kTensor, kScalar, kTensor, kScalar, kScalar}},
