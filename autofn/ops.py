@@ -532,7 +532,7 @@ _TABLE = [
     Op(
         "tanh",
         "torch.tanh({0})",
-        "autofn::tanh({0})",
+        "autofn::tanh<kWay>({0})",
         18,
         1.0,
         precise.tanh,
@@ -1039,7 +1039,7 @@ WAVES = frozenset(
 
 ONE_QUICK_WAY: Mapping[str, bool] = {
     **dict.fromkeys(("normcdf", "times_normcdf", "erf"), False),
-    **dict.fromkeys(("expm1mx", *WAVES), True),
+    **dict.fromkeys(("expm1mx", "tanh", *WAVES), True),
 }
 """What has a quick way in single precision or in double, not in both: whether in double."""
 

@@ -59,6 +59,8 @@ int main(int, char** argv) {
         [](double x) { return std::exp(x); });
   check("expm1", step, [](double x) { return quick_expm1(x); },
         [](double x) { return std::expm1(x); });
+  check("tanh", step, [](double x) { return quick_tanh(x); },
+        [](double x) { return std::tanh(x); });
   check("log", step, [](double x) { return quick_log(x); }, [](double x) { return std::log(x); });
   check("sin", step, [](double x) { return quick_sin(x); },
         [](double x) { return std::fabs(x) <= 0x1p+17 ? std::sin(x) : NAN; });

@@ -40,7 +40,6 @@ def _new(k: int) -> str:
     return f"new{k}"
 
 
-
 @dataclass(frozen=True)
 class _Watch:
     """How a first try is watched: by the size of its largest result, and perhaps of the least.
@@ -323,9 +322,7 @@ def _again(function: str, args: list[str], results: list[str], of: str, kept: st
     return lines + [kept.format(x, y) for x, y in zip(results, new, strict=True)]
 
 
-def _computed(
-    function: str, args: list[str], count: int, of: str
-) -> tuple[list[str], list[str]]:
+def _computed(function: str, args: list[str], count: int, of: str) -> tuple[list[str], list[str]]:
     """Names of new results of type `of`, and the lines that compute them."""
     new = [_new(k) for k in range(count)]
     if count == 1:

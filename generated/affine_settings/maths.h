@@ -44,9 +44,9 @@ AUTOFN_FN T affine_settings_backward_settings_squash_none(T grad, T settings_sca
   return grad * settings_scale;
 }
 
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T affine_settings_forward_settings_squash_tanh(T x, T settings_scale, T settings_shift) {
-  return autofn::tanh(settings_scale * x + settings_shift);
+  return autofn::tanh<kWay>(settings_scale * x + settings_shift);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
@@ -65,7 +65,7 @@ AUTOFN_FN void affine_settings_double_backward_settings_squash_tanh(
   const T v1 = v0 + settings_shift;
   const T v2 = std::fma(settings_scale, x, -(settings_scale * x));
   const T v3 = sum_rest(v0, settings_shift) + v2;
-  const T v4 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh(v1);
+  const T v4 = -T(2) * d_x * grad * square(settings_scale) * autofn::tanh<kWay>(v1);
   grad_grad = times_sech2<kWay>(settings_scale * d_x, v1, v3);
   grad_x = times_sech2<kWay>(v4, v1, v3);
 }

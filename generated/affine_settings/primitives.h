@@ -421,4 +421,13 @@ AUTOFN_FN float tanh(float x) {
 
 AUTOFN_FN double tanh(double x) { return std::tanh(x); }
 
+// Or quickly, in double.
+template <Way kWay, typename T> AUTOFN_FN T tanh(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_tanh(x);
+  } else {
+    return autofn::tanh(x);
+  }
+}
+
 }  // namespace autofn

@@ -58,7 +58,8 @@ void dyt_backward_block_first(
   #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         T new0, new1, new2, new3;
-        dyt_backward_first<T>(grad[i], x[i], alpha_one, gamma_one, new0, new1, new2, new3);
+        dyt_backward_first<T, autofn::kTried>(grad[i], x[i], alpha_one, gamma_one, new0, new1, new2,
+            new3);
         largest = autofn::largest_of(largest, new0, new1, new2, new3);
         grad_x[i] = new0;
         grad_alpha[i] = new1;
@@ -87,7 +88,8 @@ void dyt_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2, new3;
-      dyt_backward_first<T>(grad[i], x[i], alpha[i], gamma[i], new0, new1, new2, new3);
+      dyt_backward_first<T, autofn::kTried>(grad[i], x[i], alpha[i], gamma[i], new0, new1, new2,
+          new3);
       largest = autofn::largest_of(largest, new0, new1, new2, new3);
       grad_x[i] = new0;
       grad_alpha[i] = new1;

@@ -54,12 +54,13 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-template <typename T> AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
-  return beta + gamma * autofn::tanh(alpha * x);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
+  return beta + gamma * autofn::tanh<kWay>(alpha * x);
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_backward_first(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
@@ -68,7 +69,7 @@ AUTOFN_FN void dyt_backward_first(
   const T v3 = T(4) * v2 * grad * gamma / square(v2 + T(1));
   grad_x = alpha * v3;
   grad_alpha = v0 * v3;
-  grad_gamma = grad * autofn::tanh(v1);
+  grad_gamma = grad * autofn::tanh<kWay>(v1);
   grad_beta = grad;
 }
 
@@ -82,14 +83,14 @@ AUTOFN_FN void dyt_backward(
     const T v2 = std::fma(v0, alpha, -(v0 * alpha));
     grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1, v2);
     grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1, v2);
-    grad_gamma = grad * autofn::tanh(v1);
+    grad_gamma = grad * autofn::tanh<kWay>(v1);
     grad_beta = grad;
   } else {
     const T v0 = clamp(x, T(-4e+18), T(4e+18));
     const T v1 = v0 * alpha;
     grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1);
     grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1);
-    grad_gamma = grad * autofn::tanh(v1);
+    grad_gamma = grad * autofn::tanh<kWay>(v1);
     grad_beta = grad;
   }
 }
@@ -110,7 +111,7 @@ AUTOFN_FN void dyt_double_backward_first(
   const T v8 = alpha * v7;
   const T v9 = v1 * v7;
   const T v10 = gamma * d_alpha;
-  const T t0 = autofn::tanh(v2);
+  const T t0 = autofn::tanh<kWay>(v2);
   const T v11 = v0 * grad;
   const T v12 = v10 * grad;
   const T v13 = v6 * (v4 * (v3 - T(1)) - v3 - T(1)) / powi<3>(v5);

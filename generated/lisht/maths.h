@@ -27,21 +27,22 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-template <typename T> AUTOFN_FN T lisht_forward(T x) {
-  return x * autofn::tanh(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T lisht_forward(T x) {
+  return x * autofn::tanh<kWay>(x);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T lisht_backward(T grad, T x) {
   const T v0 = clamp(x, T(-64), T(64));
-  return grad * (times_sech2<kWay>(v0, v0) + autofn::tanh(v0));
+  return grad * (times_sech2<kWay>(v0, v0) + autofn::tanh<kWay>(v0));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void lisht_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(64));
   const T v1 = clamp(x, T(-1024), T(1024));
-  grad_grad = d_x * (times_sech2<kWay>(v0, v0) + autofn::tanh(v0));
-  grad_x = times_sech2<kWay>(T(2) * d_x * grad * (T(1) - v1 * autofn::tanh(v1)), v1);
+  const T v2 = T(2) * d_x * grad * (T(1) - v1 * autofn::tanh<kWay>(v1));
+  grad_grad = d_x * (times_sech2<kWay>(v0, v0) + autofn::tanh<kWay>(v0));
+  grad_x = times_sech2<kWay>(v2, v1);
 }
 
 }  // namespace autofn_lisht

@@ -46,18 +46,18 @@ AUTOFN_FN T log_cosh_forward(T input, T target) {
   return logcosh<kWay>(input - target);
 }
 
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& grad_target) {
-  const T v0 = grad * autofn::tanh(input - target);
+  const T v0 = grad * autofn::tanh<kWay>(input - target);
   grad_input = v0;
   grad_target = -v0;
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_cosh_double_backward_first(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T t0 = autofn::tanh(input - target);
+  const T t0 = autofn::tanh<kWay>(input - target);
   const T v0 = T(2) * target;
   const T v1 = T(2) * input;
   const T v2 = autofn::exp_within<30>(v0 - v1, sum_rest(v0, -v1));

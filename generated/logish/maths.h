@@ -120,7 +120,7 @@ AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_
   const T s0 = sigmoid<kWay>(x);
   const T v0 = s0 + T(1);
   const T v1 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x / v0, x), x);
-  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh(T(0.5) * x)) / v0;
+  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh<kWay>(T(0.5) * x)) / v0;
   grad_grad = d_x * (v1 + autofn::log1p<kWay>(s0));
   grad_x = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v2, x), x);
 }

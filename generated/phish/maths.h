@@ -52,7 +52,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_forward(T x) {
   const T v0 = clamp(x, T(-64), T(INFINITY));
-  return v0 * autofn::tanh(autofn::times_normcdf<kWay>(v0, v0));
+  return v0 * autofn::tanh<kWay>(autofn::times_normcdf<kWay>(v0, v0));
 }
 }  // namespace scalar
 
@@ -72,6 +72,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backwa
   const T v3 = T(0.3989422804014327) * v1;
   const T v4 = autofn::times_exp_product<kWay>(v3, v1, T(-0.5) * v1);
   const T v5 = times_sech2<kWay>(v1 * (autofn::normcdf<kWay>(v1) + v4), v2);
+  const T v7 = grad * (v5 + autofn::tanh<kWay>(v2));
   const T v6 = polynomial<4>(v0, T(-2.8551843912661504e-09), T(4.592894816920855e-09),
       T(2.9280329107412543e-08), T(-3.8905693133974363e-08), T(-1.70626075567692e-07),
       T(1.4899155063013933e-07), T(7.513347161543022e-07), T(-2.6115096798134314e-07),
@@ -83,7 +84,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backwa
       T(0.015185900610971711), T(0.011101372955866029), T(-0.044134741064471024),
       T(-0.024839753724808133), T(0.19250781077584178), T(0.2528680835995483),
       T(-0.1776850712428067), T(-0.3656367174811648));
-  return std::fabs(v0) < T(0.875) ? v0 * grad * v6 : grad * (v5 + autofn::tanh(v2));
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v6 : v7;
 }
 }  // namespace scalar
 
@@ -148,8 +149,8 @@ AUTOFN_FN void phish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x
   const T v9 = autofn::times_exp_product<kWay>(v8, v0, T(-0.5) * v0);
   const T v10 = times_sech2<kWay>(v0 * (autofn::normcdf<kWay>(v0) + v9), v1);
   const T v11 = v7 + autofn::times_exp<kWay>(T(0.3989422804014327) * v2 * (T(2) - v4), v5);
-  const T v12 = d_x * grad * (v11 - T(0.5) * v2 * square(v7) * autofn::tanh(v3));
-  grad_grad = d_x * (v10 + autofn::tanh(v1));
+  const T v12 = d_x * grad * (v11 - T(0.5) * v2 * square(v7) * autofn::tanh<kWay>(v3));
+  grad_grad = d_x * (v10 + autofn::tanh<kWay>(v1));
   grad_x = times_sech2<kWay>(v12, v3);
 }
 }  // namespace scalar

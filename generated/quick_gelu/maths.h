@@ -85,7 +85,7 @@ AUTOFN_FN void quick_gelu_double_backward(T grad, T d_x, T x, T& grad_grad, T& g
   const T v1 = std::fma(T(1.702), x, -(T(1.702) * x));
   const T v2 = std::fma(x, constant_rest<T>(1.702, 0.0), v1);
   const T v3 = d_x * (times_sigmoid<kWay, true>(v0, v0, v2) + T(1));
-  const T v4 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh(T(0.851) * x));
+  const T v4 = d_x * grad * (T(3.404) - T(2.896804) * x * autofn::tanh<kWay>(T(0.851) * x));
   grad_grad = times_sigmoid<kWay>(v3, v0, v2);
   grad_x = times_sigmoid<kWay, true>(times_sigmoid<kWay>(v4, v0, v2), v0, v2);
 }

@@ -22,8 +22,9 @@ AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-template <typename T> AUTOFN_FN T softcap_forward(T x, T cap) {
-  return std::fabs(x) < T(8.673617379884035e-19) ? x : cap * autofn::tanh(x / cap);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softcap_forward(T x, T cap) {
+  const bool c0 = std::fabs(x) < T(8.673617379884035e-19);
+  return c0 ? x : cap * autofn::tanh<kWay>(x / cap);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
@@ -39,8 +40,9 @@ AUTOFN_FN void softcap_double_backward(T grad, T d_x, T x, T cap, T& grad_grad, 
   const T v1 = v0 * x;
   const T v2 = (T(1) - v0 * cap + -std::fma(v0, cap, -(v0 * cap))) * v0;
   const T v3 = std::fma(x, v2, std::fma(v0, x, -(v0 * x)));
+  const T v4 = -d_x * (T(2) * v0) * grad * autofn::tanh<kWay>(v1);
   grad_grad = times_sech2<kWay>(d_x, v1, v3);
-  grad_x = times_sech2<kWay>(-d_x * (T(2) * v0) * grad * autofn::tanh(v1), v1, v3);
+  grad_x = times_sech2<kWay>(v4, v1, v3);
 }
 
 }  // namespace autofn_softcap

@@ -22,8 +22,8 @@ AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
-template <typename T> AUTOFN_FN T tanh_forward(T x) {
-  return autofn::tanh(x);
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_forward(T x) {
+  return autofn::tanh<kWay>(x);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_backward(T grad, T x) {
@@ -33,7 +33,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_backwar
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   grad_grad = times_sech2<kWay>(d_x, x);
-  grad_x = times_sech2<kWay>(-T(2) * d_x * grad * autofn::tanh(x), x);
+  grad_x = times_sech2<kWay>(-T(2) * d_x * grad * autofn::tanh<kWay>(x), x);
 }
 
 }  // namespace autofn_tanh

@@ -28,7 +28,7 @@ void tanh_exp_forward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = tanh_exp_forward_first<T>(x[i]);
+      const T new0 = tanh_exp_forward_first<T, autofn::kTried>(x[i]);
       largest = autofn::largest_of(largest, new0);
       out[i] = new0;
     }

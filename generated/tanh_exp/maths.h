@@ -56,14 +56,14 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T tanh_exp_forward_first(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  return v0 * autofn::tanh(autofn::exp_within<44>(v0));
+  return v0 * autofn::tanh<kWay>(autofn::exp_within<44>(v0));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = v0 * autofn::tanh(autofn::exp<kWay>(v0));
+  const T v1 = v0 * autofn::tanh<kWay>(autofn::exp<kWay>(v0));
   return v0 < T(-48) ? times_lower<kWay>(v0, v0) : v1;
 }
 
@@ -71,7 +71,8 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_bac
   const T v0 = x + T(1.0788600444793701) + T(1.3985253939463168e-08);
   const T v1 = clamp(x, T(-1024), T(16));
   const T e0 = autofn::exp<kWay>(v1);
-  const T v2 = autofn::tanh(e0) + autofn::times_exp<kWay>(times_sech2<kWay>(v1, e0), v1);
+  const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v1, e0), v1);
+  const T v4 = grad * (autofn::tanh<kWay>(e0) + v2);
   const T v3 = polynomial<9>(v0, T(-4.66355301758414e-09), T(1.7813381599774285e-10),
       T(2.3065574341294717e-08), T(-4.067451622684196e-09), T(-5.6851888245718616e-08),
       T(1.525849695361323e-08), T(1.1322918627289599e-07), T(3.8554430502201845e-08),
@@ -83,7 +84,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_bac
       T(0.002771592893119203), T(-0.0056297899645518885), T(-0.025487703563799723),
       T(-0.04564538769347506), T(-0.022875972060733378), T(0.1078603293644233),
       T(0.3252269138875309), T(0.3525036331603062));
-  return std::fabs(v0) < T(0.8125) ? v0 * grad * v3 : grad * v2;
+  return std::fabs(v0) < T(0.8125) ? v0 * grad * v3 : v4;
 }
 
 // float64's, of double-double numbers: terms cancel, or are magnified.
@@ -109,7 +110,7 @@ AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& gra
     const T v0 = clamp(x, T(-1024), T(16));
     const bool c0 = v0 < T(-48);
     const T e0 = autofn::exp<kWay>(v0);
-    const T t0 = autofn::tanh(e0);
+    const T t0 = autofn::tanh<kWay>(e0);
     const T v1 = sech2<kWay>(e0);
     const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
     const T v3 = d_x * grad;

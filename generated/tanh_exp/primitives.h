@@ -604,6 +604,15 @@ AUTOFN_FN float tanh(float x) {
 
 AUTOFN_FN double tanh(double x) { return std::tanh(x); }
 
+// Or quickly, in double.
+template <Way kWay, typename T> AUTOFN_FN T tanh(T x) {
+  if constexpr (kWay == kQuick && sizeof(T) == 8) {
+    return quick_tanh(x);
+  } else {
+    return autofn::tanh(x);
+  }
+}
+
 // v exp(x) from r and t, as exp_reduced.
 AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {
   float p = scaled(v * std::fma(exp_quotient(r), r, 1.0f), t);

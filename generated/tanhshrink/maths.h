@@ -73,7 +73,8 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanhshrink_f
   return x >= T(INFINITY) ? T(INFINITY) : x <= -T(INFINITY) ? -T(INFINITY) : v6;
 }
 
-template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T tanhshrink_backward(T grad, T x) {
   const T v0 = square(x);
   const T v1 = polynomial<0>(v0, T(-1.0722739746231492e-07), T(1.1631536526311928e-06),
       T(-6.256427032783238e-06), T(2.285657510930895e-05), T(-6.603897222893217e-05),
@@ -81,14 +82,14 @@ template <typename T> AUTOFN_FN T tanhshrink_backward(T grad, T x) {
       T(-0.0020345582628921283), T(0.004543281877801975), T(-0.010030433893373686),
       T(0.0218375113499967), T(-0.04669766405572971), T(0.09749559080328161),
       T(-0.19682539682447228), T(0.377777777777761), T(-0.6666666666666665), T(1.0));
-  return grad * (std::fabs(x) < T(1) ? v0 * v1 : square(autofn::tanh(x)));
+  return grad * (std::fabs(x) < T(1) ? v0 * v1 : square(autofn::tanh<kWay>(x)));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanhshrink_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = square(x);
   const bool c0 = std::fabs(x) < T(1);
-  const T t0 = autofn::tanh(x);
+  const T t0 = autofn::tanh<kWay>(x);
   const T v1 = polynomial<0>(v0, T(-1.0722739746231492e-07), T(1.1631536526311928e-06),
       T(-6.256427032783238e-06), T(2.285657510930895e-05), T(-6.603897222893217e-05),
       T(0.00016678460013432356), T(-0.00039364459569437877), T(0.0009014591737242471),

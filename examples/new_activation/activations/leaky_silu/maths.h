@@ -137,12 +137,12 @@ AUTOFN_FN void leaky_silu_double_backward(
   const T v7 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x * v0, x), x);
   const T v11 = c0 ? times_lower<kWay>(v2, v1) : times_sigmoid<kWay, true>(v2, x);
   const T v8 = v0 * v3;
-  const T v9 = times_sigmoid<kWay, true>(v8 * (T(2) - x * autofn::tanh(T(0.5) * x)), x);
-  const T v10 = times_lower<kWay>(v8 * (x + T(2)), x);
+  const T v9 = v8 * (T(2) - x * autofn::tanh<kWay>(T(0.5) * x));
+  const T v10 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v9, x), x);
   const T v13 = c0 ? times_lower<kWay>(v4 * v5, v1) : times_sigmoid<kWay, true>(v4 * v6, x);
   const T v15 = c0 ? times_lower<kWay>(v3 * v5, v1) : times_sigmoid<kWay, true>(v3 * v6, x);
   const T v12 = along(d_x, d_x * (leak + (times_sigmoid<kWay>(v0, x) + v7)));
-  const T v14 = along(d_x, x < T(-48) ? v10 : times_sigmoid<kWay>(v9, x));
+  const T v14 = along(d_x, x < T(-48) ? times_lower<kWay>(v8 * (x + T(2)), x) : v10);
   grad_grad = v12 + along(d_leak, v11);
   grad_x = v14 + along(d_leak, v13);
   grad_leak = along(d_x, v15);
