@@ -71,10 +71,14 @@ struct BFloat16 {
   }
 
   void operator=(float value) {
+    bits = value != value ? std::uint16_t(0x7fc0) : of_number(value).bits;
+  }
+
+  // What a float that is not NaN is rounded to.
+  static BFloat16 of_number(float value) {
     std::uint32_t wide;
     std::memcpy(&wide, &value, sizeof wide);
-    wide = wide + 0x7fff + (wide >> 16 & 1);
-    bits = value != value ? std::uint16_t(0x7fc0) : std::uint16_t(wide >> 16);
+    return {std::uint16_t((wide + 0x7fff + (wide >> 16 & 1)) >> 16)};
   }
 };
 

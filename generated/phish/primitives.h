@@ -164,11 +164,16 @@ AUTOFN_FN double quick_exp(double x) {
   return x < -708.0 ? 0.0 : p;
 }
 
-AUTOFN_FN double quick_expm1(double x) {
+// The same of exp(x) - 1.
+AUTOFN_FN double quick_expm1_within_range(double x) {
   const double t = std::fma(x, 0x1.71547652b82fep+0, kQuickShift);
   const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, x);
   const double s = quick_power_of_two(t);
-  double p = std::fma(quick_exp_quotient(r) * r, s, s - 1.0);
+  return std::fma(quick_exp_quotient(r) * r, s, s - 1.0);
+}
+
+AUTOFN_FN double quick_expm1(double x) {
+  double p = quick_expm1_within_range(x);
   p = x > 709.0 ? INFINITY : p;
   p = x < -708.0 ? -1.0 : p;
   return x == 0.0 ? x : p;
@@ -176,11 +181,7 @@ AUTOFN_FN double quick_expm1(double x) {
 
 // expm1(2 |x|) / (expm1(2 |x|) + 2); 1 in double, too, from 20 on.
 AUTOFN_FN double quick_tanh(double x) {
-  const double y = std::fabs(x) > 20.0 ? 40.0 : 2.0 * std::fabs(x);
-  const double t = std::fma(y, 0x1.71547652b82fep+0, kQuickShift);
-  const double r = std::fma(t - kQuickShift, -0x1.62e42fefa39efp-1, y);
-  const double s = quick_power_of_two(t);
-  const double e = std::fma(quick_exp_quotient(r) * r, s, s - 1.0);
+  const double e = quick_expm1_within_range(std::fabs(x) > 20.0 ? 40.0 : 2.0 * std::fabs(x));
   return from_bits(bits(e / (e + 2.0)) | (bits(x) & 0x8000000000000000));
 }
 

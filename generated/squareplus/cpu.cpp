@@ -61,12 +61,6 @@ inline void narrow(double value, float& to) { to = float(value); }
 inline void narrow(float value, float& to) { to = value; }
 inline void narrow(float value, double& to) { to = value; }
 
-// A number that is not NaN.
-inline BFloat16 narrow_finite(float value) {
-  const std::uint32_t bits = to_bits(value);
-  return {std::uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-}
-
 inline void narrow(float value, BFloat16& to) { to = value; }
 
 inline void narrow(float value, Float16& to) {
@@ -555,7 +549,7 @@ float store_products_of(const std::uint32_t* found, const BFloat16* factor,
     float product = from_bits(found[i]) * widen(factor[i]);
     if constexpr (kSecond) product *= widen(second[i]);
     odd += product * 0.0f;
-    to[i] = narrow_finite(product);
+    to[i] = BFloat16::of_number(product);
   }
   return odd;
 }
