@@ -69,6 +69,32 @@ def test_quick_functions_in_double(tmp_path):
     assert all(float(error) < -36 for _, error, _ in rows), done.stdout
 
 
+LIKELIHOOD = """
+extern "C" void run(const float* x, const float* k, float* y, float number, long n) {
+#pragma omp simd
+  for (long i = 0; i < n; ++i) {
+    const double r = number, u = x[i], l0 = autofn::log<autofn::kQuick>(r);
+    const bool c = r > 0.0;
+    const double v0 = u >= 2.0 ? 2.0 : u, v1 = c ? l0 : 0.0, v2 = c ? 1.0 / r : 1.0;
+    const double l1 = autofn::log1p<autofn::kQuick>(autofn::quick_times_exp(v2, v0));
+    const double near = autofn::log<autofn::kQuick>(r + autofn::exp<autofn::kQuick>(v0));
+    y[i] = float((r + k[i]) * (c ? v1 + l1 : near) - r * l0 - u * k[i]);
+  }
+}
+"""
+
+
+def test_quick_logarithms_of_a_number_leave_a_loop_vectorised(tmp_path):
+    """A negative binomial likelihood: with nested conditions it took twelve times as long."""
+    (tmp_path / "loop.cpp").write_text(everything() + LIKELIHOOD)
+    command = ["g++", *FLAGS, "-O3", "-march=native", "-fno-tree-pre", "-fno-thread-jumps"]
+    command += ["-fopt-info-vec-optimized", f"-I{TEXTS}", "-c", str(tmp_path / "loop.cpp")]
+    command += ["-o", str(tmp_path / "loop.o")]
+    made = subprocess.run(command, capture_output=True, text=True)
+    assert made.returncode == 0, made.stderr
+    assert re.search(r"loop\.cpp:\d+:\d+: optimized: loop vectorized", made.stderr), made.stderr
+
+
 @pytest.fixture(scope="session")
 def values(tmp_path_factory):
     """Runs a primitive over arrays, vectorised, beside the C library's function in double."""

@@ -420,6 +420,17 @@ def test_sums_of_fractions_are_one_without_what_cancels() -> None:
     assert one == 3 / (GROWING * (x + GROWING) ** 2)
 
 
+def test_a_normal_form_leaves_squared_differences() -> None:
+    """Multiplied out, they cancel: those of a Student-t likelihood."""
+    s = Symbol("s", real=True)
+    form = dict(candidates.FORMS)["exponential normal form"]
+    expr = (x - y) / (4 + (x - y) ** 2 * exp(-2 * s))
+    found = form(expr, frozenset({x, y, s}))
+    assert found != expr
+    assert found.has((x - y) ** 2)
+    assert not found.has(x**2)
+
+
 # --- search ----------------------------------------------------------------------------------
 
 
@@ -578,6 +589,17 @@ def test_a_quotient_has_its_limit_at_zero(expr: Expr) -> None:
             assert abs(got - truth) <= mp.mpf(2) ** -58 * abs(truth), at
     at_zero = found.xreplace({x: sympy.S.Zero, y: sympy.S.One}).doit()
     assert abs(at_zero - sympy.limit(expr.xreplace({y: sympy.S.One}), x, 0)) < 1e-15
+
+
+def test_limits_of_several_outputs_share_what_they_can() -> None:
+    @formula
+    def student(x, mu, s, nu: float = 4.0):  # type: ignore[no-untyped-def]
+        return s + (nu + 1) / 2 * log(1 + ((x - mu) * exp(-s)) ** 2 / nu)
+
+    (variant,) = plan(student.definition).variants
+    nodes = variant.kernels["backward"].nodes
+    assert any(node.constant == sympy.oo for node in nodes)
+    assert len(set(nodes)) == len(nodes)
 
 
 def test_a_pole_is_no_limit() -> None:

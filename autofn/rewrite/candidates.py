@@ -12,6 +12,7 @@ from sympy import Basic, Dummy, Expr, Mul, Piecewise, Rational, Symbol
 from autofn import functions as heads
 from autofn import trees
 from autofn.program import Program, Result
+from autofn.rewrite.branches import merged
 from autofn.rewrite.compensate import compensated
 from autofn.rewrite.far_out import far_out
 from autofn.rewrite.forms import (
@@ -149,11 +150,12 @@ class Candidates:
 
     def _of(self, names: tuple[str, ...], results: list[Result]) -> Iterator[Candidate]:
         plain = self._lowered(results)
-        for label, program in (
+        for label, made in (
             (names, plain),
             ((*names, PARTS), compensated(plain)),
             ((*names, PARTS, SUMS), compensated(plain, sums=True)),
         ):
+            program = merged(made)
             if program not in self._seen:
                 self._seen.add(program)
                 yield Candidate(", ".join(label) or "as derived", program)

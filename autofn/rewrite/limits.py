@@ -485,6 +485,7 @@ class _Grown:
     def __init__(self, program: Program) -> None:
         self._program = program
         self._nodes = list(program.nodes)
+        self._places = {node: k for k, node in reversed([*enumerate(program.nodes)])}
 
     def program(self, outputs: Sequence[Output]) -> Program:
         return replace(self._program, nodes=tuple(self._nodes), outputs=tuple(outputs))
@@ -499,8 +500,11 @@ class _Grown:
         )
 
     def append(self, node: Node) -> int:
-        self._nodes.append(node)
-        return len(self._nodes) - 1
+        """The place of a node, at the end where there is none like it."""
+        if node not in self._places:
+            self._places[node] = len(self._nodes)
+            self._nodes.append(node)
+        return self._places[node]
 
     def constant(self, value: Expr) -> int:
         return self.append(Node("constant", constant=value, number=True))
@@ -538,7 +542,7 @@ class _Grown:
         """The value, or NaN where one of these inputs is."""
         for name in names:
             zero = self._add("mul", self._input(name), self.constant(S.Zero))
-            value = self._add("add", value, zero)
+            value = zero if self._nodes[value].constant == 0 else self._add("add", value, zero)
         return value
 
     def is_beyond(self, name: str, relation: str, edge: Expr) -> int:

@@ -121,8 +121,13 @@ def _factored(entry: Expr, u: Expr) -> _Factored | None:
     """An expression as one of t = exp(u); None if it is not rational, or its terms may cancel."""
     t = Dummy("t", positive=True)
     opaque: dict[Expr, Expr] = {}
+    differences = _differences(entry)
 
     def hide(node: Expr) -> Expr:
+        if node in differences:
+            return opaque.setdefault(node, Dummy(f"d{len(opaque)}", real=True))
+        if -node in differences:
+            return -hide(-node)
         if isinstance(node, heads.times_exp):
             factor = rational(exp(node.args[1], evaluate=False), u, t)
             if factor is not None:
@@ -145,6 +150,19 @@ def _factored(entry: Expr, u: Expr) -> _Factored | None:
         return None
     shown = {dummy: node for node, dummy in opaque.items()}
     return _Factored(tuple(factors), t, shown)
+
+
+def _differences(entry: Expr) -> frozenset[Expr]:
+    """Sums that are squared, or the like: multiplied out, (x - y)**2 cancels."""
+    return frozenset(
+        node.base
+        for node in entry.atoms(sympy.Pow)
+        if node.base.is_Add
+        and node.exp.is_Integer
+        and node.exp > 1
+        and len(node.base.free_symbols) > 1
+        and not node.base.has(Function)
+    )
 
 
 MODERATE, POWERS = 44, 60

@@ -213,14 +213,20 @@ AUTOFN_FN double quick_log(double f, double e) {
   return std::fma(e, 0x1.62e42fefa39efp-1, s * p);
 }
 
+// Infinity and NaN as they are, what is negative as NaN. Nested conditions would do, but of what is
+// the same for all elements compilers make branches of them, and no vectors.
+AUTOFN_FN double infinite_or_nan(double x) {
+  return from_bits(bits(x) | (x < 0.0 ? 0x7ff8000000000000 : 0));
+}
+
 AUTOFN_FN double quick_log(double x) {
   const bool tiny = x < 0x1p-1022;
   const double y = tiny ? x * 0x1p+54 : x;
   const std::uint64_t i = above_root_half(y);
   const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
   double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
-  r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
-  return x < INFINITY ? r : x;
+  r = bits(x) < 0x7ff0000000000000 ? r : infinite_or_nan(x);
+  return x == 0.0 ? -INFINITY : r;
 }
 
 AUTOFN_FN double quick_log1p(double x) {
@@ -228,8 +234,8 @@ AUTOFN_FN double quick_log1p(double x) {
   const std::uint64_t i = above_root_half(u);
   const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
   double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
-  r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
-  return u < INFINITY ? r : x;
+  r = bits(u) < 0x7ff0000000000000 ? r : infinite_or_nan(u);
+  return u == 0.0 ? -INFINITY : r;
 }
 
 // sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),

@@ -123,6 +123,30 @@ AUTOFN_FN void gaussian_nll_backward(
   }
 }
 
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T>
+AUTOFN_FN void gaussian_nll_double_backward_first(
+    T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
+    T& grad_input, T& grad_target, T& grad_log_var) {
+  const T v0 = autofn::exp_within<44>(-clamp(log_var, T(-4e+18), T(4e+18)));
+  const T v1 = input - target;
+  const T v2 = v0 * v1;
+  const T v3 = v2 * d_input;
+  const T v4 = v2 * d_target;
+  const T v5 = v0 * square(v1);
+  const T v6 = T(0.5) * d_log_var;
+  const T v7 = grad * autofn::exp_within<44>(-clamp(log_var, -T(INFINITY), T(4e+18)));
+  const T v8 = d_input * v7;
+  const T v9 = d_target * v7;
+  const T v10 = grad * (v2 * d_log_var);
+  const T v11 = along(d_input, v3) + along(d_target, -v4);
+  const T v12 = along(d_input, -v3 * grad) + along(d_target, v4 * grad);
+  grad_grad = v11 + along(d_log_var, -v6 * (v5 - T(1)));
+  grad_input = along(d_input, v8) + along(d_target, -v9) + along(d_log_var, -v10);
+  grad_target = along(d_input, -v8) + along(d_target, v9) + along(d_log_var, v10);
+  grad_log_var = v12 + along(d_log_var, grad * (v5 * v6));
+}
+
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,

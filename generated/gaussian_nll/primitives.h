@@ -213,14 +213,20 @@ AUTOFN_FN double quick_log(double f, double e) {
   return std::fma(e, 0x1.62e42fefa39efp-1, s * p);
 }
 
+// Infinity and NaN as they are, what is negative as NaN. Nested conditions would do, but of what is
+// the same for all elements compilers make branches of them, and no vectors.
+AUTOFN_FN double infinite_or_nan(double x) {
+  return from_bits(bits(x) | (x < 0.0 ? 0x7ff8000000000000 : 0));
+}
+
 AUTOFN_FN double quick_log(double x) {
   const bool tiny = x < 0x1p-1022;
   const double y = tiny ? x * 0x1p+54 : x;
   const std::uint64_t i = above_root_half(y);
   const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
   double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
-  r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
-  return x < INFINITY ? r : x;
+  r = bits(x) < 0x7ff0000000000000 ? r : infinite_or_nan(x);
+  return x == 0.0 ? -INFINITY : r;
 }
 
 AUTOFN_FN double quick_log1p(double x) {
@@ -228,8 +234,8 @@ AUTOFN_FN double quick_log1p(double x) {
   const std::uint64_t i = above_root_half(u);
   const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
   double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
-  r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
-  return u < INFINITY ? r : x;
+  r = bits(u) < 0x7ff0000000000000 ? r : infinite_or_nan(u);
+  return u == 0.0 ? -INFINITY : r;
 }
 
 // sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),
@@ -259,114 +265,6 @@ AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
 
 AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
 AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
-
-// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
-// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
-// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
-struct DoubleDouble {
-  double high, low;
-  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
-  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
-};
-
-// a + b, for a much larger a.
-AUTOFN_FN DoubleDouble joined(double a, double b) {
-  const bool finite = std::fabs(a) < INFINITY;
-  const double rest = finite ? b : 0.0;
-  const double sum = a + rest, low = rest - (sum - a);
-  return {sum, finite ? low : 0.0};
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
-
-AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
-  const double sum = a.high + b.high, t = sum - a.high;
-  const double rest = (a.high - (sum - t)) + (b.high - t);
-  return joined(sum, rest + (a.low + b.low));
-}
-
-AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
-
-AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
-  const double product = a.high * b.high;
-  double rest = std::fma(a.high, b.high, -product);
-  rest = std::fma(a.high, b.low, rest);
-  return joined(product, std::fma(a.low, b.high, rest));
-}
-
-AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
-
-AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
-  const double q = a.high / b.high;
-  double rest = std::fma(-q, b.high, a.high);
-  rest += std::fma(-q, b.low, a.low);
-  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
-}
-
-AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
-  const double root = std::sqrt(a.high);
-  const double rest = std::fma(-root, root, a.high) + a.low;
-  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
-}
-
-// a 2^n, given 2^n.
-AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
-  return {a.high * power, a.low * power};
-}
-
-AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
-}
-AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
-  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
-}
-AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
-AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
-AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
-  return (a.high == b.high) & (a.low == b.low);
-}
-AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
-
-AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
-  return {condition ? a.high : b.high, condition ? a.low : b.low};
-}
-
-AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
-
-// With the sign of b, as a has none.
-AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
-  return times_power(a, std::copysign(1.0, b.high));
-}
-
-// NaN if either is NaN, as maximum and minimum.
-AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
-  return choose((a > b) | (a.high != a.high), a, b);
-}
-AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
-  return choose((a < b) | (a.high != a.high), a, b);
-}
-
-AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
-  return choose(x > high, high, choose(x < low, smaller(low, high), x));
-}
-
-AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
-  const double whole = std::floor(a.high);
-  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
-}
-
-// a**N, N > 0, by squaring.
-template <int N> AUTOFN_FN DoubleDouble power(DoubleDouble a) {
-  if constexpr (N == 1) {
-    return a;
-  } else {
-    const DoubleDouble half = power<N / 2>(a);
-    if constexpr (N % 2) return half * half * a;
-    return half * half;
-  }
-}
-
-AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
 
 // A GPU's own approximations, for elements of 16-bit types: to 2^-22, log2 between 1/2 and 2 to an
 // absolute 2^-22; what is subnormal counts as 0. No primitives themselves.
@@ -560,6 +458,114 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T exp(T x, R... rest) {
     return autofn::exp(x, rest...);
   }
 }
+
+// Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
+// first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
+// where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
+struct DoubleDouble {
+  double high, low;
+  AUTOFN_FN DoubleDouble(double value) : high(value), low(0.0) {}
+  AUTOFN_FN DoubleDouble(double h, double l) : high(h), low(l) {}
+};
+
+// a + b, for a much larger a.
+AUTOFN_FN DoubleDouble joined(double a, double b) {
+  const bool finite = std::fabs(a) < INFINITY;
+  const double rest = finite ? b : 0.0;
+  const double sum = a + rest, low = rest - (sum - a);
+  return {sum, finite ? low : 0.0};
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a) { return {-a.high, -a.low}; }
+
+AUTOFN_FN DoubleDouble operator+(DoubleDouble a, DoubleDouble b) {
+  const double sum = a.high + b.high, t = sum - a.high;
+  const double rest = (a.high - (sum - t)) + (b.high - t);
+  return joined(sum, rest + (a.low + b.low));
+}
+
+AUTOFN_FN DoubleDouble operator-(DoubleDouble a, DoubleDouble b) { return a + -b; }
+
+AUTOFN_FN DoubleDouble operator*(DoubleDouble a, DoubleDouble b) {
+  const double product = a.high * b.high;
+  double rest = std::fma(a.high, b.high, -product);
+  rest = std::fma(a.high, b.low, rest);
+  return joined(product, std::fma(a.low, b.high, rest));
+}
+
+AUTOFN_FN DoubleDouble fma(DoubleDouble a, DoubleDouble b, DoubleDouble c) { return a * b + c; }
+
+AUTOFN_FN DoubleDouble operator/(DoubleDouble a, DoubleDouble b) {
+  const double q = a.high / b.high;
+  double rest = std::fma(-q, b.high, a.high);
+  rest += std::fma(-q, b.low, a.low);
+  return joined(q, std::fabs(b.high) < INFINITY ? rest / b.high : 0.0);
+}
+
+AUTOFN_FN DoubleDouble sqrt(DoubleDouble a) {
+  const double root = std::sqrt(a.high);
+  const double rest = std::fma(-root, root, a.high) + a.low;
+  return joined(root, root > 0.0 ? rest / (root + root) : 0.0);
+}
+
+// a 2^n, given 2^n.
+AUTOFN_FN DoubleDouble times_power(DoubleDouble a, double power) {
+  return {a.high * power, a.low * power};
+}
+
+AUTOFN_FN bool operator<(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low < b.low));
+}
+AUTOFN_FN bool operator<=(DoubleDouble a, DoubleDouble b) {
+  return (a.high < b.high) | ((a.high == b.high) & (a.low <= b.low));
+}
+AUTOFN_FN bool operator>(DoubleDouble a, DoubleDouble b) { return b < a; }
+AUTOFN_FN bool operator>=(DoubleDouble a, DoubleDouble b) { return b <= a; }
+AUTOFN_FN bool operator==(DoubleDouble a, DoubleDouble b) {
+  return (a.high == b.high) & (a.low == b.low);
+}
+AUTOFN_FN bool operator!=(DoubleDouble a, DoubleDouble b) { return !(a == b); }
+
+AUTOFN_FN DoubleDouble choose(bool condition, DoubleDouble a, DoubleDouble b) {
+  return {condition ? a.high : b.high, condition ? a.low : b.low};
+}
+
+AUTOFN_FN DoubleDouble fabs(DoubleDouble a) { return choose(a.high < 0.0, -a, a); }
+
+// With the sign of b, as a has none.
+AUTOFN_FN DoubleDouble signed_as(DoubleDouble a, DoubleDouble b) {
+  return times_power(a, std::copysign(1.0, b.high));
+}
+
+// NaN if either is NaN, as maximum and minimum.
+AUTOFN_FN DoubleDouble greater(DoubleDouble a, DoubleDouble b) {
+  return choose((a > b) | (a.high != a.high), a, b);
+}
+AUTOFN_FN DoubleDouble smaller(DoubleDouble a, DoubleDouble b) {
+  return choose((a < b) | (a.high != a.high), a, b);
+}
+
+AUTOFN_FN DoubleDouble clamped(DoubleDouble x, DoubleDouble low, DoubleDouble high) {
+  return choose(x > high, high, choose(x < low, smaller(low, high), x));
+}
+
+AUTOFN_FN DoubleDouble floor(DoubleDouble a) {
+  const double whole = std::floor(a.high);
+  return joined(whole, whole == a.high ? std::floor(a.low) : 0.0);
+}
+
+// a**N, N > 0, by squaring.
+template <int N> AUTOFN_FN DoubleDouble power(DoubleDouble a) {
+  if constexpr (N == 1) {
+    return a;
+  } else {
+    const DoubleDouble half = power<N / 2>(a);
+    if constexpr (N % 2) return half * half * a;
+    return half * half;
+  }
+}
+
+AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }
 
 // v exp(x) from r and t, as exp_reduced.
 AUTOFN_FN float times_exp_reduced(float v, float x, float t, float r) {

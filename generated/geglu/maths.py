@@ -68,27 +68,30 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     v5 = 0.134145 * v4 + 1
     v6 = 1.5957691216057308 * v5
     v7 = v6 * (v0 * v3) + 1
+    c0 = gate <= -16.0
     grad_grad = grad_gate = grad_x = None
     if (needs[0] or needs[2]) and d_gate is not None:
         v8 = v2 * v7 * d_gate
+    if (needs[0] or needs[1]) and d_gate is not None:
+        v16 = x * 0
     if (needs[0] or needs[1]) and d_x is not None:
         v9 = v2 * d_x
     if needs[0] and d_gate is not None:
         v10 = v8 * x
-        grad_grad = torch.where((v10 != v10) & (gate <= -16.0), 0 + x * 0, v10)
+        grad_grad = torch.where((v10 != v10) & c0, v16, v10)
     if needs[0] and d_x is not None:
         grad_grad = add(grad_grad, v9 * torch.clamp(gate, min=-4e+18))
     if needs[1] and d_gate is not None:
         v11 = v6 + (0.42812889763560147 * v4 + v6 * v7)
         v12 = v11 - v2 * (2.5464790894703255 * v0) * v5**2
         v13 = x * (d_gate * (v2 * v3) * grad) * v12
-        grad_gate = torch.where((v13 != v13) & (torch.abs(gate) >= 16.0), 0 + x * 0, v13)
+        grad_gate = torch.where((v13 != v13) & (torch.abs(gate) >= 16.0), v16, v13)
     if needs[1] and d_x is not None:
         v14 = grad * (v7 * v9)
-        grad_gate = add(grad_gate, torch.where((v14 != v14) & (gate <= -16.0), 0, v14))
+        grad_gate = add(grad_gate, torch.where((v14 != v14) & c0, 0, v14))
     if needs[2] and d_gate is not None:
         v15 = v8 * grad
-        grad_x = torch.where((v15 != v15) & (gate <= -16.0), 0, v15)
+        grad_x = torch.where((v15 != v15) & c0, 0, v15)
     return grad_grad, grad_gate, grad_x
 
 

@@ -68,12 +68,18 @@ namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backward(T grad, T x) {
   const T v0 = x + T(1.1954312324523926) - T(3.106448012122866e-08);
   const T v1 = clamp(x, T(-64), T(64));
-  const T v2 = autofn::times_normcdf<kWay>(v1, v1);
-  const T v3 = T(0.3989422804014327) * v1;
-  const T v4 = autofn::times_exp_product<kWay>(v3, v1, T(-0.5) * v1);
-  const T v5 = times_sech2<kWay>(v1 * (autofn::normcdf<kWay>(v1) + v4), v2);
-  const T v7 = grad * (v5 + autofn::tanh<kWay>(v2));
-  const T v6 = polynomial<4>(v0, T(-2.8551843912661504e-09), T(4.592894816920855e-09),
+  const T v2 = square(v1);
+  const T v3 = T(0.5) * v2;
+  const T v4 = T(0.5) * std::fma(v1, v1, -(v1 * v1));
+  const bool c0 = v3 < T(0);
+  const T v5 = autofn::value(autofn::decay<kWay>(std::fabs(v3), -(c0 ? -v4 : v4)));
+  const T v6 = autofn::times_normcdf<kWay>(v1, v1);
+  const T v7 = T(0.7978845608028654) * v2;
+  const T v8 = autofn::times_normcdf<kWay>(times_sech2<kWay>(T(2) * v1, v6), v1);
+  const T v9 = v8 + T(2) * autofn::tanh<kWay>(v6);
+  const T v10 = times_sech2<kWay>(c0 ? v7 : v5 * v7, v6);
+  const T v12 = T(0.5) * grad * (c0 ? v10 + v5 * v9 : v9 + v10) / (c0 ? v5 : T(1));
+  const T v11 = polynomial<4>(v0, T(-2.8551843912661504e-09), T(4.592894816920855e-09),
       T(2.9280329107412543e-08), T(-3.8905693133974363e-08), T(-1.70626075567692e-07),
       T(1.4899155063013933e-07), T(7.513347161543022e-07), T(-2.6115096798134314e-07),
       T(-2.6987603887585894e-06), T(-2.128680787191276e-07), T(8.872529188183502e-06),
@@ -84,7 +90,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T phish_backwa
       T(0.015185900610971711), T(0.011101372955866029), T(-0.044134741064471024),
       T(-0.024839753724808133), T(0.19250781077584178), T(0.2528680835995483),
       T(-0.1776850712428067), T(-0.3656367174811648));
-  return std::fabs(v0) < T(0.875) ? v0 * grad * v6 : v7;
+  return std::fabs(v0) < T(0.875) ? v0 * grad * v11 : v12;
 }
 }  // namespace scalar
 
@@ -124,14 +130,13 @@ AUTOFN_FN void phish_double_backward_double_double(
   const T v19 = T(0.7978845608028654, -4.98465440455546e-17) * v13;
   const T v20 = T(0.7978845608028654, -4.98465440455546e-17) * v16;
   const T v21 = autofn::times_normcdf_dd(v18, v9) + v19 - v20;
-  const T v22 = autofn::times_sech2_dd(v5, v4) + v3 * v7;
   const bool c0 = v2 < T(0);
-  const T v23 = v8 * choose(c0, v22, v7 + autofn::times_sech2_dd(v3 * v5, v4));
+  const T v22 = autofn::times_sech2_dd(choose(c0, v5, v3 * v5), v4);
   const bool c1 = v11 < T(0);
-  const T v24 = choose(c1, v15 + v12 * (v21 + v12 * v17), v17 + v12 * (v21 + v12 * v15));
-  const T v25 = -v8 * grad * v24 / autofn::power<2>(choose(c1, v12, T(1)));
-  grad_grad = autofn::rounded(v23 / choose(c0, v3, T(1)));
-  grad_x = autofn::rounded(autofn::times_sech2_dd(v25, v14));
+  const T v23 = choose(c1, v15 + v12 * (v21 + v12 * v17), v17 + v12 * (v21 + v12 * v15));
+  const T v24 = -v8 * grad * v23 / autofn::power<2>(choose(c1, v12, T(1)));
+  grad_grad = autofn::rounded(v8 * choose(c0, v22 + v3 * v7, v7 + v22) / choose(c0, v3, T(1)));
+  grad_x = autofn::rounded(autofn::times_sech2_dd(v24, v14));
 }
 
 namespace scalar {

@@ -112,9 +112,7 @@ def double_vjp(needs, d_x, d_beta, grad, x, beta):
         grad_beta = v0 * v8
     if needs[2] and d_beta is not None:
         v9 = -grad * (v6 * (v5 * v0**3))
-        grad_beta = add(
-            grad_beta, torch.where((v9 != v9) & (torch.abs(x) >= 16.0), 0 + beta * 0, v9)
-        )
+        grad_beta = add(grad_beta, torch.where((v9 != v9) & (torch.abs(x) >= 16.0), beta * 0, v9))
     return grad_grad, grad_x, grad_beta
 
 

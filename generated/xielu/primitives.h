@@ -213,14 +213,20 @@ AUTOFN_FN double quick_log(double f, double e) {
   return std::fma(e, 0x1.62e42fefa39efp-1, s * p);
 }
 
+// Infinity and NaN as they are, what is negative as NaN. Nested conditions would do, but of what is
+// the same for all elements compilers make branches of them, and no vectors.
+AUTOFN_FN double infinite_or_nan(double x) {
+  return from_bits(bits(x) | (x < 0.0 ? 0x7ff8000000000000 : 0));
+}
+
 AUTOFN_FN double quick_log(double x) {
   const bool tiny = x < 0x1p-1022;
   const double y = tiny ? x * 0x1p+54 : x;
   const std::uint64_t i = above_root_half(y);
   const double m = from_bits(bits(y) - i + 0x3ff0000000000000);
   double r = quick_log(m - 1.0, exponent(i) - (tiny ? 54.0 : 0.0));
-  r = x > 0.0 ? r : (x == 0.0 ? -INFINITY : NAN);
-  return x < INFINITY ? r : x;
+  r = bits(x) < 0x7ff0000000000000 ? r : infinite_or_nan(x);
+  return x == 0.0 ? -INFINITY : r;
 }
 
 AUTOFN_FN double quick_log1p(double x) {
@@ -228,8 +234,8 @@ AUTOFN_FN double quick_log1p(double x) {
   const std::uint64_t i = above_root_half(u);
   const double s = from_bits(0x7fe0000000000000 - i);  // 2^-e
   double r = quick_log(std::fma(x, s, s - 1.0), exponent(i));
-  r = u > 0.0 ? r : (u == 0.0 ? -INFINITY : NAN);
-  return u < INFINITY ? r : x;
+  r = bits(u) < 0x7ff0000000000000 ? r : infinite_or_nan(u);
+  return u == 0.0 ? -INFINITY : r;
 }
 
 // sin(x + rest + quarters pi / 2) for |x| <= 2^17, else NaN: r = x - n pi / 2, n = round(2 x / pi),
@@ -510,6 +516,66 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y,
   }
 }
 
+// expm1(x): x = n ln 2 + r; 2^n r + (2^n - 1), exact where it cancels, and 2^n r^2 q(r) with q of
+// degree 4. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
+AUTOFN_FN float expm1(float x) {
+#ifdef __CUDACC__
+  return ::expm1f(x);
+#else
+  // n goes up at log2(1.5), r in [log 0.75, log 1.5): no cancellation in the last sum meets a
+  // larger rounding of exp(r) - 1 than half of the result's.
+  // 1.5 * 2^23 + 126: t shifted is 2^(n - 1), and twice that may overflow.
+  const float t = std::fma(x, 0x1.715476p+0f, -0.0849625f) + 0x1.8000fcp+23f;
+  const float n = t - 0x1.8000fcp+23f;
+  const float h = std::fma(n, -0x1.62e4p-1f, x);
+  const float r = std::fma(n, -0x1.7f7d1cp-20f, h);
+  float p = 0x1.7ed0e8p-10f;
+  p = std::fma(p, r, 0x1.11e5a0p-7f);
+  p = std::fma(p, r, 0x1.5546a4p-5f);
+  p = std::fma(p, r, 0x1.5554e8p-3f);
+  p = std::fma(p, r, 0x1.000004p-1f);
+  p = std::fma(p, r * r, n * -0x1.7f7d1cp-20f) + h;
+  const float s = power_of_two(t);
+  p = std::fma(p, s, s - 0.5f);
+  p = p + p;
+  p = x > 89.0f ? INFINITY : p;
+  p = x < -20.0f ? -1.0f : p;
+  return x == 0.0f ? x : p;
+#endif
+}
+
+AUTOFN_FN double expm1(double x) { return std::expm1(x); }
+
+#ifdef __CUDACC__
+// To 2^-19, for 16-bit types: a polynomial of degree 6, and exp(x) - 1.
+AUTOFN_FN float quick_expm1(float x) {
+  float p = 0x1.6f5a3ep-10f;
+  p = std::fma(p, x, 0x1.1383bep-7f);
+  p = std::fma(p, x, 0x1.555174p-5f);
+  p = std::fma(p, x, 0x1.5551a8p-3f);
+  p = std::fma(p, x, 0x1.000002p-1f);
+  p = std::fma(p, x, 1.0f);
+  const float root = exp_root(x);
+  return std::fabs(x) < 0.5f ? p * x : std::fma(root, root, -1.0f);
+}
+#endif
+
+// Or quickly.
+template <Way kWay, typename T> AUTOFN_FN T expm1(T x) {
+  if constexpr (kWay == kQuick) {
+    return quick_expm1(x);
+  } else {
+    return autofn::expm1(x);
+  }
+}
+
+// expm1(x + rest), what x lost in rounding: no number where x has overflowed.
+template <Way kWay, typename T> AUTOFN_FN T expm1(T x, T rest) {
+  const T e = autofn::expm1<kWay>(x);
+  const bool weighs = (e > T(-1)) & (e < T(INFINITY));
+  return weighs ? std::fma(e + T(1), rest, e) : e;
+}
+
 // Double-double numbers: unevaluated sums of two doubles, the second at most half a unit of the
 // first's last place, 0 where that is not finite. Each operation is right to about 2^-100, less
 // where parts are subnormal (Dekker 1971; Hida, Li, Bailey 2001). Selects, no branches.
@@ -664,66 +730,6 @@ AUTOFN_FN DoubleDouble expm1_dd(DoubleDouble x) {
   const DoubleDouble near = times_power(m, power) + (DoubleDouble(power) - 1.0);
   const DoubleDouble p = choose(x.high > 200.0, exp_dd(x), near);
   return choose(x.high < -200.0, DoubleDouble(-1.0), choose(x.high == 0.0, x, p));
-}
-
-// expm1(x): x = n ln 2 + r; 2^n r + (2^n - 1), exact where it cancels, and 2^n r^2 q(r) with q of
-// degree 4. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
-AUTOFN_FN float expm1(float x) {
-#ifdef __CUDACC__
-  return ::expm1f(x);
-#else
-  // n goes up at log2(1.5), r in [log 0.75, log 1.5): no cancellation in the last sum meets a
-  // larger rounding of exp(r) - 1 than half of the result's.
-  // 1.5 * 2^23 + 126: t shifted is 2^(n - 1), and twice that may overflow.
-  const float t = std::fma(x, 0x1.715476p+0f, -0.0849625f) + 0x1.8000fcp+23f;
-  const float n = t - 0x1.8000fcp+23f;
-  const float h = std::fma(n, -0x1.62e4p-1f, x);
-  const float r = std::fma(n, -0x1.7f7d1cp-20f, h);
-  float p = 0x1.7ed0e8p-10f;
-  p = std::fma(p, r, 0x1.11e5a0p-7f);
-  p = std::fma(p, r, 0x1.5546a4p-5f);
-  p = std::fma(p, r, 0x1.5554e8p-3f);
-  p = std::fma(p, r, 0x1.000004p-1f);
-  p = std::fma(p, r * r, n * -0x1.7f7d1cp-20f) + h;
-  const float s = power_of_two(t);
-  p = std::fma(p, s, s - 0.5f);
-  p = p + p;
-  p = x > 89.0f ? INFINITY : p;
-  p = x < -20.0f ? -1.0f : p;
-  return x == 0.0f ? x : p;
-#endif
-}
-
-AUTOFN_FN double expm1(double x) { return std::expm1(x); }
-
-#ifdef __CUDACC__
-// To 2^-19, for 16-bit types: a polynomial of degree 6, and exp(x) - 1.
-AUTOFN_FN float quick_expm1(float x) {
-  float p = 0x1.6f5a3ep-10f;
-  p = std::fma(p, x, 0x1.1383bep-7f);
-  p = std::fma(p, x, 0x1.555174p-5f);
-  p = std::fma(p, x, 0x1.5551a8p-3f);
-  p = std::fma(p, x, 0x1.000002p-1f);
-  p = std::fma(p, x, 1.0f);
-  const float root = exp_root(x);
-  return std::fabs(x) < 0.5f ? p * x : std::fma(root, root, -1.0f);
-}
-#endif
-
-// Or quickly.
-template <Way kWay, typename T> AUTOFN_FN T expm1(T x) {
-  if constexpr (kWay == kQuick) {
-    return quick_expm1(x);
-  } else {
-    return autofn::expm1(x);
-  }
-}
-
-// expm1(x + rest), what x lost in rounding: no number where x has overflowed.
-template <Way kWay, typename T> AUTOFN_FN T expm1(T x, T rest) {
-  const T e = autofn::expm1<kWay>(x);
-  const bool weighs = (e > T(-1)) & (e < T(INFINITY));
-  return weighs ? std::fma(e + T(1), rest, e) : e;
 }
 
 // a**N, N > 0, by squaring.

@@ -62,14 +62,14 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T leaky_silu_forward(T x, T leak) {
-  const T v0 = clamp(x, T(-3.4028234663852886e+38), T(3.4028234663852886e+38));
-  const T v1 = clamp(std::fabs(x) >= T(INFINITY) ? v0 : x, T(-4e+18), T(INFINITY));
+  const bool c0 = std::fabs(x) >= T(INFINITY);
+  const T v0 = c0 ? clamp(x, T(-3.4028234663852886e+38), T(3.4028234663852886e+38)) : x;
+  const T v1 = clamp(v0, T(-4e+18), T(INFINITY));
   const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
   const T v3 = v1 * (v1 < T(0) ? v2 + leak : v2 * leak + T(1)) / (v2 + T(1));
   const T v4 = std::fabs(v3);
   const T v5 = v4 < T(8.673617379884035e-19) ? T(0) : v3;
-  const T v6 = v4 > T(268435456.0) ? v3 * T(INFINITY) : v5;
-  return std::fabs(x) >= T(INFINITY) ? v6 : v3;
+  return c0 ? (v4 > T(268435456.0) ? v3 * T(INFINITY) : v5) : v3;
 }
 }  // namespace scalar
 
