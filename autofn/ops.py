@@ -803,11 +803,11 @@ _TABLE += [
         lambda a, b: precise.exp(b - a),
         domain=(0.0, 3.0),
     ),
-    Op("exp_within", "", "autofn::exp_within<{n}>({0})", 11, 1.0, _exp_within_exact),
+    Op("exp_within", "", "autofn::exp_within<{n}, kWay>({0})", 11, 1.0, _exp_within_exact),
     Op(
         "exp_within_of_sum",
         "",
-        "autofn::exp_within<{n}>({0}, {1})",
+        "autofn::exp_within<{n}, kWay>({0}, {1})",
         12,
         1.0,
         lambda a, b, n: _exp_within_exact(a + b, n),
@@ -1039,7 +1039,7 @@ WAVES = frozenset(
 
 ONE_QUICK_WAY: Mapping[str, bool] = {
     **dict.fromkeys(("normcdf", "times_normcdf", "erf"), False),
-    **dict.fromkeys(("expm1mx", "tanh", *WAVES), True),
+    **dict.fromkeys(("exp_within", "expm1mx", "tanh", *WAVES), True),
 }
 """What has a quick way in single precision or in double, not in both: whether in double."""
 

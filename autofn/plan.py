@@ -537,7 +537,7 @@ class _Search:
             chosen, name = with_first_try(
                 pass_name,
                 chosen,
-                candidates.direct(),
+                candidates.direct(in_double=chosen.is_in_double and not second),
                 [truth, self._on_a_ladder(reference)],
                 allowed=self._allowed,
                 closer=closer,

@@ -118,6 +118,18 @@ class Program:
     first: Program | None = None
 
     @property
+    def tries_first(self) -> bool:
+        """Whether `first` is tried: not where 16-bit types do with another arithmetic."""
+        if self.first is None:
+            return False
+        return self.is_in_double if self.first.is_in_double else self.arithmetic == "single"
+
+    @property
+    def is_in_double(self) -> bool:
+        """Whether elements of float32 are computed in double, all of them."""
+        return self.arithmetic in ("quick double", "double")
+
+    @property
     def operations(self) -> int:
         """How many scalar operations an element costs."""
         return sum(1 for node in self.nodes if node.op in OPS)

@@ -133,21 +133,28 @@ def function(kernel: Kernel, program: Program) -> str:
     wide = in_double_double(program)
     found = [*_in_double_double(kernel, wide), ""] if wide is not None else []
     if (first := first_try(program)) is not None:
-        found += [
-            _WHY_FIRST,
-            _in_one_arithmetic(replace(kernel, function=first_name(kernel)), first),
-        ]
-        found.append("")
+        named = replace(kernel, function=first_name(kernel))
+        text = _in_one_arithmetic(named, first)
+        if first.is_in_double:
+            outside = _signature(named, first), *_in_double(named, first, named.function), "}"
+            text = "\n".join([_in_scalar(text), _WHY_FIRST, *outside])
+        else:
+            text = f"{_WHY_FIRST}\n{text}"
+        found += [text, ""]
     text = _in_one_arithmetic(kernel, program)
     if program.arithmetic == "single":
         return "\n".join([*found, text])
-    found.append(f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n")
+    found.append(_in_scalar(text))
     short, short_program = for_16_bits(kernel, program)
     if short == kernel.function + SHORT:
         named = replace(kernel, function=short)
         found += [*_in_two_arithmetics(named, short_program, kernel.function), ""]
     why = "" if short == kernel.function else f" 16-bit types do with {short}."
     return "\n".join([*found, *_in_two_arithmetics(kernel, program, kernel.function, why)])
+
+
+def _in_scalar(text: str) -> str:
+    return f"namespace {SCALAR} {{\n{text}\n}}  // namespace {SCALAR}\n"
 
 
 FIRST = "_first"
@@ -158,7 +165,7 @@ _WHY_FIRST = "// A first try on CPUs: not finite where an exponential is large."
 
 def first_try(program: Program) -> Program | None:
     """The program that is tried first, where what it has no result of is seen in an output."""
-    first = program.first if program.arithmetic == "single" else None
+    first = program.first if program.tries_first else None
     return first if first is not None and gives_nan(first) else None
 
 
@@ -301,7 +308,7 @@ def _signature(kernel: Kernel, program: Program, returns: str = "T") -> str:
 def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
     way = ", kWay" if has_ways(program) else ""
     if program.arithmetic == "quick double":
-        may_be_nan = any(node.op in WAVES for node in program.nodes)
+        may_be_nan = any(_is_tried_in_double(node.op) for node in program.nodes)
         way = f", autofn::in_double<T{', true' if may_be_nan else ''}>(kWay)"
     call = f"{SCALAR}::{single}<double{way}>"
     args = [operand.cname for operand in kernel.inputs]
@@ -365,6 +372,10 @@ def _is_tried(op: str) -> bool:
     return not TRIED.isdisjoint(re.findall(r"autofn::(\w+)<kWay>", text))
 
 
+def _is_tried_in_double(op: str) -> bool:
+    return op in WAVES or op.startswith("exp_within")
+
+
 def gives_nan(program: Program) -> bool:
     """Whether there is a first try, and a NaN that it gives is seen in an output."""
     if program.arithmetic == "double-double":
@@ -374,7 +385,7 @@ def gives_nan(program: Program) -> bool:
     tries: list[frozenset[int]] = []
     for number, node in enumerate(program.nodes):
         mine = frozenset[int]().union(*(tries[arg] for arg in node.args))
-        if node.op in WAVES if quick else _is_tried(node.op):
+        if _is_tried_in_double(node.op) if quick else _is_tried(node.op):
             mine |= {number}
         if node.op == "select":
             condition, _, otherwise = node.args

@@ -7,7 +7,8 @@ for both. log(c ? u : v) is the same number.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Iterable
 from dataclasses import replace
 from itertools import combinations
 from typing import NamedTuple
@@ -64,7 +65,8 @@ def _once_merged(program: Program) -> Program | None:
 def _telling(one: Iterable[Case], other: Iterable[Case], facts: _Facts) -> list[_Fact]:
     """What all holds whenever the first is needed, and never when the second is; else nothing."""
     ones, left = list(one), list(other)
-    if not ones or not left:
+    always = frozenset[_Fact]()
+    if not ones or not left or always in ones or always in left:
         return []
     told: list[_Fact] = []
     common = frozenset.intersection(*ones)
@@ -98,8 +100,7 @@ def _cases(program: Program, facts: _Facts) -> list[set[Case]]:
         for position, arg in enumerate(node.args):
             if node.op == "select" and position > 0:
                 known = facts.of(_Fact(node.args[0], position == 1))
-                found = (case | known for case in mine)
-                cases[arg] |= {case for case in found if not facts.contradict(case)}
+                cases[arg] |= {case | known for case in mine if facts.agree(case, known)}
             else:
                 cases[arg] |= mine
     return cases
@@ -110,6 +111,7 @@ class _Facts:
 
     def __init__(self, nodes: tuple[Node, ...]):
         self._nodes = nodes
+        self._ranges = [_range(node, nodes) for node in nodes]
 
     def of(self, fact: _Fact) -> Case:
         """The fact, and what it says of the conditions that its own is made of."""
@@ -122,46 +124,43 @@ class _Facts:
             found |= self.of(_Fact(node.args[0], not fact.holds))
         return frozenset(found)
 
-    def contradict(self, case: Case) -> bool:
-        return any(self.exclude(a, b) for a, b in combinations(case, 2))
+    def agree(self, one: Case, other: Case) -> bool:
+        return not any(self.exclude(a, b) for a in one for b in other)
 
     def exclude(self, one: _Fact, other: _Fact) -> bool:
         if one.condition == other.condition:
             return one.holds != other.holds
         if not (one.holds and other.holds):
             return False
-        (a, of_a), (b, of_b) = self._range(one.condition), self._range(other.condition)
-        return of_a is not None and of_a == of_b and not a.meets(b)
-
-    def _range(self, condition: int) -> tuple[_Range, int | None]:
-        """Where a value is, and which one, if the condition compares one with a constant."""
-        node = self._nodes[condition]
-        if node.op in _RANGES:
-            value, bound = node.args
-            constant = self._nodes[bound].constant
-            if constant is not None and constant.is_comparable:
-                return _RANGES[node.op](float(constant)), value
-        return _Range(), None
+        a, b = self._ranges[one.condition], self._ranges[other.condition]
+        return a is not None and b is not None and a.of == b.of and not a.meets(b)
 
 
 class _Range(NamedTuple):
-    low: float = float("-inf")
-    high: float = float("inf")
-    closed: bool = True
+    """Where a value is, that of a node."""
+
+    of: int
+    low: float
+    high: float
+    closed: bool
 
     def meets(self, other: _Range) -> bool:
         low, high = max(self.low, other.low), min(self.high, other.high)
-        touches = self.closed and other.closed
-        return low < high or (low == high and touches)
+        return low < high or (low == high and self.closed and other.closed)
 
 
-_RANGES: Mapping[str, Callable[[float], _Range]] = {
-    "lt": lambda bound: _Range(high=bound, closed=False),
-    "le": lambda bound: _Range(high=bound),
-    "gt": lambda bound: _Range(low=bound, closed=False),
-    "ge": lambda bound: _Range(low=bound),
-    "eq": lambda bound: _Range(bound, bound),
-}
+def _range(node: Node, nodes: tuple[Node, ...]) -> _Range | None:
+    """What a condition says, if it compares a value with a constant."""
+    if node.op not in ("lt", "le", "gt", "ge", "eq"):
+        return None
+    value, bound = node.args
+    constant = nodes[bound].constant
+    if constant is None or not constant.is_comparable:
+        return None
+    at = float(constant)
+    low = -math.inf if node.op in ("lt", "le") else at
+    high = math.inf if node.op in ("gt", "ge") else at
+    return _Range(value, low, high, node.op in ("le", "ge", "eq"))
 
 
 # --- the program with one in place of two -------------------------------------------------------

@@ -29,10 +29,11 @@ from autofn.rewrite.forms import (
     with_softplus_in_parts,
     with_tails,
 )
-from autofn.rewrite.heads import exp_within
+from autofn.rewrite.heads import HUGE, exp_within
 from autofn.rewrite.near_root import Branch, about_roots
 from autofn.rewrite.near_zero import for_kernels
 from autofn.rewrite.normal_form import direct_form, normal_form, with_horner_arguments
+from autofn.rewrite.one_regime import in_one_regime, of_size
 from autofn.rewrite.search import Candidate
 
 Form = Callable[[Expr, frozenset[Symbol]], Expr]
@@ -103,12 +104,23 @@ class Candidates:
         """The distinct programs, the one as derived first."""
         return [each for names, form in self._forms for each in self._of(names, form)]
 
-    def direct(self) -> Iterator[Candidate]:
-        """Those in exp(u) or exp(-u) as they are, NaN where |u| is large."""
+    def direct(self, *, in_double: bool = False) -> Iterator[Candidate]:
+        """Those in exp(u) or exp(-u) as they are, NaN where |u| is large.
+
+        in_double: those in one regime, too, NaN where results are small.
+        """
+        one = [each.changed(self._in_one_regime) for each in self._derived] if in_double else []
         for sign, name in ((-1, "in exp(-u)"), (1, "in exp(u)")):
-            form = _mapped(functools.partial(direct_form, sign=sign), self._derived, self._tensors)
-            if form != self._derived:
-                yield from self._of((name,), _within_one_limit(form))
+            form = functools.partial(direct_form, sign=sign)
+            if (found := _mapped(form, self._derived, self._tensors)) != self._derived:
+                yield from self._of((name,), _within_one_limit(found))
+            form = functools.partial(form, expm1_too=True)
+            if one != self._derived and (found := _mapped(form, one, self._tensors)) != one:
+                sized = [each.changed(of_size) for each in _within_one_limit(found)]
+                yield from self._of(("in one regime", name), sized)
+
+    def _in_one_regime(self, expr: Expr) -> Expr:
+        return in_one_regime(expr, self._lowered) if expr.has(Piecewise) else expr
 
     def forms(self, lowered: Callable[[list[Result]], Program]) -> Iterator[Program]:
         """Each form as a program of another backend."""
@@ -162,13 +174,20 @@ class Candidates:
 
 
 def _within_one_limit(results: list[Result]) -> list[Result]:
-    """With the same exponentials in all results."""
+    """With the same exponentials in all results. They are NaN where a clamp would matter."""
     found = {
         node for each in results if each.expr is not None for node in each.expr.atoms(exp_within)
     }
     least = min(node.args[0] for node in found)
-    alike = {node: exp_within(least, node.args[1]) for node in found}
+    alike = {node: exp_within(least, _unclamped(node.args[1])) for node in found}
     return [each.changed(lambda expr: expr.xreplace(alike)) for each in results]
+
+
+def _unclamped(u: Expr) -> Expr:
+    clamped = (
+        each for each in u.atoms(heads.clamp) if each.args[1] <= -HUGE <= HUGE <= each.args[2]
+    )
+    return u.xreplace({each: each.args[0] for each in clamped})
 
 
 def _before(branches: list[list[Branch]], results: list[Result]) -> list[Result]:

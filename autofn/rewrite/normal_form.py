@@ -174,10 +174,11 @@ SHORT = 8
 """Too little."""
 
 
-def direct_form(entry: Expr, _: frozenset[Symbol], sign: int) -> Expr:
+def direct_form(entry: Expr, _: frozenset[Symbol], sign: int, *, expm1_too: bool = False) -> Expr:
     """An equal expression in exp(u) as it is, or for sign = -1 in exp(-u), NaN where |u| is large.
 
     For first tries: nothing is selected, and no factor of what is small is put last.
+    expm1_too: expm1(u) is exp(u) - 1, which has lost digits where it is small, in functions.
     """
     if trees.size(entry) > 2 * LIMIT:
         return entry
@@ -190,6 +191,8 @@ def direct_form(entry: Expr, _: frozenset[Symbol], sign: int) -> Expr:
             if direct is not None:
                 formed, degree = direct, degree + factored.degree
         once = {exp(sign * u): n, heads.softplus(sign * u): heads.log1p(n)}
+        if expm1_too:
+            once[heads.expm1(sign * u)] = n - 1
         if formed.has(*once):
             formed, degree = formed.xreplace(once), degree + 1
     reach = min(MODERATE, POWERS // max(degree, 1))

@@ -76,7 +76,7 @@ SAVES = 0.88
 CLEARLY = 0.65
 """Of a bar, how wrong it may be, or as wrong as what it is tried before."""
 
-MODERATE, MOSTLY = (0.01, 5.0), 0.98
+MODERATE, MOSTLY = (0.01, 5.0), 0.95
 """Numbers of which a first try is to give results, and of how many."""
 
 SPARE = 0.01
@@ -222,9 +222,17 @@ def with_first_try(
     """The program with another one that is tried first, and the name of that; "" if there is none.
 
     The cheapest that is as exact wherever it is finite, if that is most ordinary numbers and saves
-    enough. Not of programs in two arithmetics, which have a first try.
+    enough, in double where the program is. Not of programs in two arithmetics, which have a first
+    try.
     """
-    if program.arithmetic != "single":
+    if program.arithmetic == "single":
+        tries = list(candidates)
+    elif program.is_in_double:
+        tries = [
+            replace(each, program=replace(each.program, arithmetic="quick double"))
+            for each in candidates
+        ]
+    else:
         return program, ""
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
 
@@ -234,7 +242,7 @@ def with_first_try(
         return max(looks, key=lambda of: (of.bad, of.ulp))
 
     most: Error | None = None
-    for each in sorted(candidates, key=lambda each: (each.program.cost, each.program.operations)):
+    for each in sorted(tries, key=lambda each: (each.program.cost, each.program.operations)):
         if each.program.cost > SAVES * program.cost:
             break
         if not _is_mostly_finite(each.program, samples[0]):

@@ -8,7 +8,7 @@ the libraries of the machine it runs on.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any
 
@@ -78,15 +78,17 @@ def simulated(program: Program, point: Point) -> list[Any]:
 
 def in_single(program: Program, given: Columns) -> list[Column | None]:
     """Per output its values at all points, as a float32 machine might compute them."""
-    if program.arithmetic in ("quick double", "double"):
-        return _in_double(program, given)
-    found = _in_floats(program, given, SINGLE, SINGLE)
-    if program.arithmetic == "single" and program.first is not None:
-        tried = _in_floats(program.first, given, SINGLE, SINGLE)
+    if program.tries_first:
+        assert program.first is not None
+        tried = in_single(program.first, given)
+        found = in_single(replace(program, first=None), given)
         return [
             a if a is None or b is None else np.where(np.isfinite(a), a, b)
             for a, b in zip(tried, found, strict=True)
         ]
+    if program.is_in_double:
+        return _in_double(program, given)
+    found = _in_floats(program, given, SINGLE, SINGLE)
     if program.arithmetic in ("quick", "single"):
         return found
     wary = program.arithmetic == "wary"

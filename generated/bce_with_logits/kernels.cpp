@@ -56,7 +56,7 @@ void bce_with_logits_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      bce_with_logits_backward_first<T>(grad[i], input[i], target[i], new0, new1);
+      bce_with_logits_backward_first<T, autofn::kTried>(grad[i], input[i], target[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_input[i] = new0;
       grad_target[i] = new1;
@@ -131,8 +131,8 @@ void bce_with_logits_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2;
-      bce_with_logits_double_backward_first<T>(grad[i], d_input[i], d_target[i], input[i],
-          target[i], new0, new1, new2);
+      bce_with_logits_double_backward_first<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
+          input[i], target[i], new0, new1, new2);
       largest = autofn::largest_of(largest, new0, new1, new2);
       grad_grad[i] = new0;
       grad_input[i] = new1;

@@ -56,10 +56,10 @@ AUTOFN_FN T bce_with_logits_forward(T input, T target) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_backward_first(
     T grad, T input, T target, T& grad_input, T& grad_target) {
-  const T v0 = autofn::exp_within<44>(input);
+  const T v0 = autofn::exp_within<44, kWay>(input);
   grad_input = -grad * (target + v0 * (target - T(1))) / (v0 + T(1));
   grad_target = -input * grad;
 }
@@ -73,10 +73,10 @@ AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_double_backward_first(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {
-  const T v0 = autofn::exp_within<30>(input);
+  const T v0 = autofn::exp_within<30, kWay>(input);
   const T v1 = v0 + T(1);
   const T v2 = d_input * grad;
   const T v3 = along(d_input, -d_input * (target + v0 * (target - T(1))) / v1);

@@ -30,11 +30,11 @@ AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void celu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
   const T v0 = T(1) / alpha;
-  const T v1 = d_x * autofn::exp_within<44>(x * v0);
+  const T v1 = d_x * autofn::exp_within<44, kWay>(x * v0);
   grad_grad = c0 ? d_x : v1;
   grad_x = c0 ? T(0) : v0 * v1 * grad;
 }

@@ -56,7 +56,7 @@ void dpo_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      dpo_backward_first<T>(grad[i], chosen[i], rejected[i], beta, new0, new1);
+      dpo_backward_first<T, autofn::kTried>(grad[i], chosen[i], rejected[i], beta, new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_chosen[i] = new0;
       grad_rejected[i] = new1;
@@ -131,8 +131,8 @@ void dpo_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2;
-      dpo_double_backward_first<T>(grad[i], d_chosen[i], d_rejected[i], chosen[i], rejected[i],
-          beta, new0, new1, new2);
+      dpo_double_backward_first<T, autofn::kTried>(grad[i], d_chosen[i], d_rejected[i], chosen[i],
+          rejected[i], beta, new0, new1, new2);
       largest = autofn::largest_of(largest, new0, new1, new2);
       grad_grad[i] = new0;
       grad_chosen[i] = new1;

@@ -47,13 +47,13 @@ AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_backward_first(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
   const T v0 = chosen - rejected;
   const T v1 = std::fma(beta, v0, -(beta * v0));
   const T v2 = std::fma(beta, sum_rest(chosen, -rejected), v1);
-  const T v3 = grad * beta / (autofn::exp_within<44>(beta * v0, v2) + T(1));
+  const T v3 = grad * beta / (autofn::exp_within<44, kWay>(beta * v0, v2) + T(1));
   grad_chosen = -v3;
   grad_rejected = v3;
 }
@@ -74,14 +74,14 @@ AUTOFN_FN void dpo_backward(
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_double_backward_first(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,
     T& grad_rejected) {
   const T v0 = chosen - rejected;
   const T v1 = std::fma(beta, v0, -(beta * v0));
   const T v2 = std::fma(beta, sum_rest(chosen, -rejected), v1);
-  const T v3 = autofn::exp_within<30>(beta * v0, v2);
+  const T v3 = autofn::exp_within<30, kWay>(beta * v0, v2);
   const T v4 = v3 + T(1);
   const T v5 = beta / v4;
   const T v6 = v3 * grad * square(beta) / square(v4);

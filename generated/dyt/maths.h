@@ -63,13 +63,12 @@ AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_backward_first(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * alpha;
-  const T v2 = autofn::exp_within<30>(T(2) * v1);
-  const T v3 = T(4) * v2 * grad * gamma / square(v2 + T(1));
-  grad_x = alpha * v3;
-  grad_alpha = v0 * v3;
-  grad_gamma = grad * autofn::tanh<kWay>(v1);
+  const T v0 = autofn::exp_within<30, kWay>(T(2) * alpha * x);
+  const T v1 = T(4) * v0 * grad * gamma / square(v0 + T(1));
+  const T v2 = clamp(x, T(-4e+18), T(4e+18));
+  grad_x = alpha * v1;
+  grad_alpha = v1 * v2;
+  grad_gamma = grad * autofn::tanh<kWay>(alpha * v2);
   grad_beta = grad;
 }
 
@@ -101,28 +100,28 @@ AUTOFN_FN void dyt_double_backward_first(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,
     T& grad_x, T& grad_alpha, T& grad_gamma) {
   const T v0 = d_x * gamma;
-  const T v1 = clamp(x, T(-4e+18), T(4e+18));
-  const T v2 = v1 * alpha;
-  const T v3 = T(2) * v2;
-  const T v4 = autofn::exp_within<20>(v3);
-  const T v5 = v4 + T(1);
-  const T v6 = T(4) * v4;
-  const T v7 = v6 / square(v5);
-  const T v8 = alpha * v7;
-  const T v9 = v1 * v7;
-  const T v10 = gamma * d_alpha;
-  const T t0 = autofn::tanh<kWay>(v2);
-  const T v11 = v0 * grad;
-  const T v12 = v10 * grad;
-  const T v13 = v6 * (v4 * (v3 - T(1)) - v3 - T(1)) / powi<3>(v5);
+  const T v1 = autofn::exp_within<20, kWay>(T(2) * alpha * x);
+  const T v2 = v1 + T(1);
+  const T v3 = T(4) * v1;
+  const T v4 = v3 / square(v2);
+  const T v5 = alpha * v4;
+  const T v6 = clamp(x, T(-4e+18), T(4e+18));
+  const T v7 = v4 * v6;
+  const T v8 = gamma * d_alpha;
+  const T v9 = alpha * v6;
+  const T t0 = autofn::tanh<kWay>(v9);
+  const T v10 = v0 * grad;
+  const T v11 = v8 * grad;
+  const T v12 = T(2) * v9;
+  const T v13 = v3 * (v1 * (v12 - T(1)) - v12 - T(1)) / powi<3>(v2);
   const T v14 = grad * d_gamma;
-  const T v15 = along(d_x, v0 * v8) + along(d_alpha, v9 * v10);
-  const T v16 = along(d_x, times_sech2<kWay>(-v11 * (T(2) * t0) * square(alpha), v2));
-  const T v17 = along(d_alpha, times_sech2<kWay>(-v12 * (t0 * (T(2) * square(v1))), v2));
-  grad_grad = v15 + along(d_gamma, t0 * d_gamma) + along(d_beta, d_beta);
-  grad_x = v16 + along(d_alpha, -v12 * v13) + along(d_gamma, v8 * v14);
-  grad_alpha = along(d_x, -v11 * v13) + v17 + along(d_gamma, v9 * v14);
-  grad_gamma = along(d_x, grad * (d_x * v8)) + along(d_alpha, grad * (v9 * d_alpha));
+  const T v15 = along(d_x, v0 * v5) + along(d_alpha, v7 * v8) + along(d_gamma, t0 * d_gamma);
+  const T v16 = along(d_x, times_sech2<kWay>(-t0 * (T(2) * v10) * square(alpha), v9));
+  const T v17 = along(d_alpha, times_sech2<kWay>(-t0 * (T(2) * v11 * square(v6)), v9));
+  grad_grad = v15 + along(d_beta, d_beta);
+  grad_x = v16 + along(d_alpha, -v11 * v13) + along(d_gamma, v5 * v14);
+  grad_alpha = along(d_x, -v10 * v13) + v17 + along(d_gamma, v7 * v14);
+  grad_gamma = along(d_x, grad * (d_x * v5)) + along(d_alpha, grad * (v7 * d_alpha));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

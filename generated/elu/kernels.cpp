@@ -70,7 +70,7 @@ void elu_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      elu_double_backward_first<T>(grad[i], d_x[i], x[i], alpha, new0, new1);
+      elu_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], x[i], alpha, new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_grad[i] = new0;
       grad_x[i] = new1;

@@ -63,7 +63,7 @@ void gaussian_nll_forward_block_16_bits(
 }
 
 template <typename T, typename S = T>
-void gaussian_nll_backward_block(
+void gaussian_nll_backward_block_first(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   const auto* grad = static_cast<const S*>(inputs[0]);
@@ -75,13 +75,31 @@ void gaussian_nll_backward_block(
   auto* grad_log_var = static_cast<S*>(outputs[2]);
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      T new0, new1, new2;
+      gaussian_nll_backward_first<T, autofn::kTried>(grad[i], input[i], target[i], log_var[i],
+          new0, new1, new2);
+      largest = autofn::largest_of(largest, new0, new1, new2);
+      grad_input[i] = new0;
+      grad_target[i] = new1;
+      grad_log_var[i] = new2;
+    }
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    T new0, new1, new2;
-    gaussian_nll_backward<T>(grad[i], input[i], target[i], log_var[i], new0, new1, new2);
-    grad_input[i] = new0;
-    grad_target[i] = new1;
-    grad_log_var[i] = new2;
+    for (std::int64_t i = first; i < last; ++i) {
+      T new0, new1, new2;
+      gaussian_nll_backward<T>(grad[i], input[i], target[i], log_var[i], new0, new1, new2);
+      grad_input[i] = autofn::finite_or<T>(grad_input[i], new0);
+      grad_target[i] = autofn::finite_or<T>(grad_target[i], new1);
+      grad_log_var[i] = autofn::finite_or<T>(grad_log_var[i], new2);
+    }
   }
 }
 
@@ -155,8 +173,8 @@ void gaussian_nll_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2, new3;
-      gaussian_nll_double_backward_first<T>(grad[i], d_input[i], d_target[i], d_log_var[i],
-          input[i], target[i], log_var[i], new0, new1, new2, new3);
+      gaussian_nll_double_backward_first<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
+          d_log_var[i], input[i], target[i], log_var[i], new0, new1, new2, new3);
       largest = autofn::largest_of(largest, new0, new1, new2, new3);
       grad_grad[i] = new0;
       grad_input[i] = new1;
@@ -235,7 +253,7 @@ const Blocks kBlocks[] = {
     {gaussian_nll_forward_block<float>, gaussian_nll_forward_block_16_bits<float>,
         gaussian_nll_forward_block_16_bits<float, autofn::BFloat16>,
         gaussian_nll_forward_block<double>},
-    {gaussian_nll_backward_block<float>, gaussian_nll_backward_block_16_bits<float>,
+    {gaussian_nll_backward_block_first<float>, gaussian_nll_backward_block_16_bits<float>,
         gaussian_nll_backward_block_16_bits<float, autofn::BFloat16>,
         gaussian_nll_backward_block_double_double},
     {gaussian_nll_double_backward_block_first<float>,

@@ -77,6 +77,31 @@ AUTOFN_FN void gaussian_nll_backward_double_double(
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void gaussian_nll_backward_first(
+    T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
+  const T v0 = input - target;
+  const T v1 = autofn::exp_within<44, kWay>(-log_var);
+  const T v2 = v0 * v1 * grad;
+  grad_input = v2;
+  grad_target = -v2;
+  grad_log_var = -T(0.5) * grad * (v1 * square(v0) - T(1));
+}
+}  // namespace scalar
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void gaussian_nll_backward_first(
+    T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
+  double grad_input_, grad_target_, grad_log_var_;
+  scalar::gaussian_nll_backward_first<double, autofn::in_double<T, true>(kWay)>(grad, input, target,
+      log_var, grad_input_, grad_target_, grad_log_var_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
+  grad_log_var = T(grad_log_var_);
+}
+
+namespace scalar {
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
@@ -124,18 +149,18 @@ AUTOFN_FN void gaussian_nll_backward(
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_double_backward_first(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
-  const T v0 = autofn::exp_within<44>(-clamp(log_var, T(-4e+18), T(4e+18)));
+  const T v0 = autofn::exp_within<44, kWay>(-log_var);
   const T v1 = input - target;
   const T v2 = v0 * v1;
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;
   const T v5 = v0 * square(v1);
   const T v6 = T(0.5) * d_log_var;
-  const T v7 = grad * autofn::exp_within<44>(-clamp(log_var, -T(INFINITY), T(4e+18)));
+  const T v7 = v0 * grad;
   const T v8 = d_input * v7;
   const T v9 = d_target * v7;
   const T v10 = grad * (v2 * d_log_var);

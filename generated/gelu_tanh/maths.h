@@ -104,16 +104,16 @@ AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gelu_tanh_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(16));
   const T v1 = v0 * (T(0.07135481627260025) * square(v0) + T(1.5957691216057308));
-  const T v2 = autofn::exp_within<15>(v1) + T(1);
+  const T v2 = autofn::exp_within<15, kWay>(v1) + T(1);
   const T v3 = clamp(x, T(-64), T(64));
   const T v4 = square(v3);
   const T v5 = v3 * (T(0.07135481627260025) * v4 + T(1.5957691216057308));
-  const T v6 = autofn::exp_within<15>(v5);
-  const T v7 = autofn::exp_within<15>(-v5);
+  const T v6 = autofn::exp_within<15, kWay>(v5);
+  const T v7 = autofn::exp_within<15, kWay>(-v5);
   const T v8 = T(2.5464790894703255) * v3;
   const T v9 = T(0.6831948749139936) * powi<3>(v3);
   const T v10 = T(0.04582358824766883) * powi<5>(v3);
@@ -121,7 +121,7 @@ AUTOFN_FN void gelu_tanh_double_backward_first(T grad, T d_x, T x, T& grad_grad,
   const T v12 = v11 + v6 * v11 + T(3.1915382432114616) * v6 + T(3.1915382432114616);
   const T v13 = v2 + (T(0.21406444881780073) * powi<3>(v0) + T(1.5957691216057308) * v0);
   const T v14 = v12 + v7 * (v12 + (v10 + (v8 + v9))) - v6 * v8 - v6 * v9 - v6 * v10;
-  grad_grad = d_x * v13 / (v2 * (autofn::exp_within<15>(-v1) + T(1)));
+  grad_grad = d_x * v13 / (v2 * (autofn::exp_within<15, kWay>(-v1) + T(1)));
   grad_x = d_x * grad * v14 / (square(v6 + T(1)) * square(v7 + T(1)));
 }
 

@@ -24,7 +24,7 @@ void glu_forward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = glu_forward_first<T>(x[i], gate[i]);
+      const T new0 = glu_forward_first<T, autofn::kTried>(x[i], gate[i]);
       largest = autofn::largest_of(largest, new0);
       out[i] = new0;
     }
@@ -86,7 +86,7 @@ void glu_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      glu_backward_first<T>(grad[i], x[i], gate[i], new0, new1);
+      glu_backward_first<T, autofn::kTried>(grad[i], x[i], gate[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_x[i] = new0;
       grad_gate[i] = new1;

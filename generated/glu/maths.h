@@ -48,8 +48,8 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T glu_forward_first(T x, T gate) {
-  return x / (autofn::exp_within<44>(-gate) + T(1));
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward_first(T x, T gate) {
+  return x / (autofn::exp_within<44, kWay>(-gate) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward(T x, T gate) {
@@ -57,9 +57,9 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward(
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void glu_backward_first(T grad, T x, T gate, T& grad_x, T& grad_gate) {
-  const T v0 = autofn::exp_within<30>(gate);
+  const T v0 = autofn::exp_within<30, kWay>(gate);
   const T v1 = v0 + T(1);
   const T v2 = v0 * grad;
   grad_x = v2 / v1;

@@ -60,7 +60,7 @@ void laplace_nll_forward_block_16_bits(
 }
 
 template <typename T, typename S = T>
-void laplace_nll_backward_block(
+void laplace_nll_backward_block_first(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
   const auto* grad = static_cast<const S*>(inputs[0]);
@@ -72,13 +72,31 @@ void laplace_nll_backward_block(
   auto* grad_log_scale = static_cast<S*>(outputs[2]);
   (void)numbers;
   (void)uniform;
+  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
+  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
+  constexpr std::int64_t kPart = 512;
+  for (std::int64_t first = 0; first < n; first += kPart) {
+    const std::int64_t last = first + kPart < n ? first + kPart : n;
+    auto largest = autofn::size_bits(T(0));
+#pragma omp simd reduction(max : largest)
+    for (std::int64_t i = first; i < last; ++i) {
+      T new0, new1, new2;
+      laplace_nll_backward_first<T, autofn::kTried>(grad[i], input[i], target[i], log_scale[i],
+          new0, new1, new2);
+      largest = autofn::largest_of(largest, new0, new1, new2);
+      grad_input[i] = new0;
+      grad_target[i] = new1;
+      grad_log_scale[i] = new2;
+    }
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
-  for (std::int64_t i = 0; i < n; ++i) {
-    T new0, new1, new2;
-    laplace_nll_backward<T>(grad[i], input[i], target[i], log_scale[i], new0, new1, new2);
-    grad_input[i] = new0;
-    grad_target[i] = new1;
-    grad_log_scale[i] = new2;
+    for (std::int64_t i = first; i < last; ++i) {
+      T new0, new1, new2;
+      laplace_nll_backward<T>(grad[i], input[i], target[i], log_scale[i], new0, new1, new2);
+      grad_input[i] = autofn::finite_or<T>(grad_input[i], new0);
+      grad_target[i] = autofn::finite_or<T>(grad_target[i], new1);
+      grad_log_scale[i] = autofn::finite_or<T>(grad_log_scale[i], new2);
+    }
   }
 }
 
@@ -125,6 +143,29 @@ void laplace_nll_backward_block_16_bits(
 }
 
 template <typename T, typename S = T>
+void laplace_nll_backward_block(
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
+    bool uniform) {
+  const auto* grad = static_cast<const S*>(inputs[0]);
+  const auto* input = static_cast<const S*>(inputs[1]);
+  const auto* target = static_cast<const S*>(inputs[2]);
+  const auto* log_scale = static_cast<const S*>(inputs[3]);
+  auto* grad_input = static_cast<S*>(outputs[0]);
+  auto* grad_target = static_cast<S*>(outputs[1]);
+  auto* grad_log_scale = static_cast<S*>(outputs[2]);
+  (void)numbers;
+  (void)uniform;
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    T new0, new1, new2;
+    laplace_nll_backward<T>(grad[i], input[i], target[i], log_scale[i], new0, new1, new2);
+    grad_input[i] = new0;
+    grad_target[i] = new1;
+    grad_log_scale[i] = new2;
+  }
+}
+
+template <typename T, typename S = T>
 void laplace_nll_double_backward_block_first(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
@@ -150,8 +191,8 @@ void laplace_nll_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2, new3;
-      laplace_nll_double_backward_first<T>(grad[i], d_input[i], d_target[i], d_log_scale[i],
-          input[i], target[i], log_scale[i], new0, new1, new2, new3);
+      laplace_nll_double_backward_first<T, autofn::kTried>(grad[i], d_input[i], d_target[i],
+          d_log_scale[i], input[i], target[i], log_scale[i], new0, new1, new2, new3);
       largest = autofn::largest_of(largest, new0, new1, new2, new3);
       grad_grad[i] = new0;
       grad_input[i] = new1;
@@ -230,7 +271,7 @@ const Blocks kBlocks[] = {
     {laplace_nll_forward_block<float>, laplace_nll_forward_block_16_bits<float>,
         laplace_nll_forward_block_16_bits<float, autofn::BFloat16>,
         laplace_nll_forward_block_double_double},
-    {laplace_nll_backward_block<float>, laplace_nll_backward_block_16_bits<float>,
+    {laplace_nll_backward_block_first<float>, laplace_nll_backward_block_16_bits<float>,
         laplace_nll_backward_block_16_bits<float, autofn::BFloat16>,
         laplace_nll_backward_block<double>},
     {laplace_nll_double_backward_block_first<float>, laplace_nll_double_backward_block_first<float>,

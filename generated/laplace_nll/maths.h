@@ -55,6 +55,31 @@ AUTOFN_FN T laplace_nll_forward(T input, T target, T log_scale) {
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void laplace_nll_backward_first(
+    T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
+  const T v0 = autofn::exp_within<44, kWay>(-log_scale);
+  const T v1 = input - target;
+  const T v2 = v0 * grad * sign(v1);
+  grad_input = v2;
+  grad_target = -v2;
+  grad_log_scale = -grad * (v0 * std::fabs(v1) - T(1));
+}
+}  // namespace scalar
+
+// A first try on CPUs: not finite where an exponential is large.
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void laplace_nll_backward_first(
+    T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
+  double grad_input_, grad_target_, grad_log_scale_;
+  scalar::laplace_nll_backward_first<double, autofn::in_double<T, true>(kWay)>(grad, input, target,
+      log_scale, grad_input_, grad_target_, grad_log_scale_);
+  grad_input = T(grad_input_);
+  grad_target = T(grad_target_);
+  grad_log_scale = T(grad_log_scale_);
+}
+
+namespace scalar {
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
@@ -80,11 +105,11 @@ AUTOFN_FN void laplace_nll_backward(
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_double_backward_first(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
-  const T v0 = autofn::exp_within<44>(-clamp(log_scale, T(-4e+18), T(4e+18)));
+  const T v0 = autofn::exp_within<44, kWay>(-log_scale);
   const T v1 = input - target;
   const T v2 = v0 * sign(v1);
   const T v3 = v2 * d_input;

@@ -60,7 +60,7 @@ AUTOFN_FN void log_cosh_double_backward_first(
   const T t0 = autofn::tanh<kWay>(input - target);
   const T v0 = T(2) * target;
   const T v1 = T(2) * input;
-  const T v2 = autofn::exp_within<30>(v0 - v1, sum_rest(v0, -v1));
+  const T v2 = autofn::exp_within<30, kWay>(v0 - v1, sum_rest(v0, -v1));
   const T v3 = T(4) * v2 * grad / square(v2 + T(1));
   const T v4 = v3 * d_input;
   const T v5 = v3 * d_target;

@@ -105,7 +105,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_backw
 // A first try on CPUs: not finite where an exponential is large.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::exp_within<15>(x);
+  const T v0 = autofn::exp_within<15, kWay>(x);
   const T v1 = v0 + T(1);
   const T v2 = T(2) * v0;
   const T v3 = v2 + T(1);

@@ -40,9 +40,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T mish_forward_first(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  const T v1 = autofn::exp_within<30>(v0);
+  const T v1 = autofn::exp_within<30, kWay>(v0);
   const T v2 = v1 * (v1 + T(2));
   return v0 * v2 / (v2 + T(2));
 }
@@ -58,9 +58,10 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T mish_backward_first(T grad, T x) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T mish_backward_first(T grad, T x) {
   const T v0 = clamp(x, T(-1024), T(64));
-  const T v1 = autofn::exp_within<15>(v0);
+  const T v1 = autofn::exp_within<15, kWay>(v0);
   const T v2 = T(4) * v0;
   const T v3 = v1 * grad * (v2 + v1 * (v2 + v1 * (v1 + T(4)) + T(6)) + T(4));
   return v3 / square(v1 * (v1 + T(2)) + T(2));
@@ -80,13 +81,13 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backwar
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void mish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(64));
-  const T v1 = autofn::exp_within<10>(v0);
+  const T v1 = autofn::exp_within<10, kWay>(v0);
   const T v2 = T(4) * v0;
   const T v3 = clamp(x, T(-1024), T(1024));
-  const T v4 = autofn::exp_within<10>(v3);
+  const T v4 = autofn::exp_within<10, kWay>(v3);
   const T v5 = T(2) * v3;
   const T v6 = v1 * d_x * (v2 + v1 * (v2 + v1 * (v1 + T(4)) + T(6)) + T(4));
   const T v7 = v4 * (v4 * (T(3) * v3 + v4 * (v5 - T(2)) - T(6)) - v5 - T(8)) - v5 - T(4);

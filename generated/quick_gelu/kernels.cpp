@@ -23,7 +23,7 @@ void quick_gelu_forward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = quick_gelu_forward_first<T>(x[i]);
+      const T new0 = quick_gelu_forward_first<T, autofn::kTried>(x[i]);
       largest = autofn::largest_of(largest, new0);
       out[i] = new0;
     }

@@ -47,10 +47,10 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T quick_gelu_forward_first(T x) {
+template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T quick_gelu_forward_first(T x) {
   const T v0 = std::fma(T(1.702), x, -(T(1.702) * x));
   const T v1 = std::fma(x, constant_rest<T>(1.702, 0.0), v0);
-  const T v2 = autofn::exp_within<44>(T(1.702) * x, v1);
+  const T v2 = autofn::exp_within<44, kWay>(T(1.702) * x, v1);
   return x * v2 / (v2 + T(1));
 }
 

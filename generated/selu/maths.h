@@ -25,10 +25,10 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T selu_backwar
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void selu_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);
-  const T v0 = T(1.7580993408473766) * d_x * autofn::exp_within<44>(x);
+  const T v0 = T(1.7580993408473766) * d_x * autofn::exp_within<44, kWay>(x);
   grad_grad = c0 ? T(1.0507009873554805) * d_x : v0;
   grad_x = c0 ? T(0) : v0 * grad;
 }

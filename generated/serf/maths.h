@@ -56,7 +56,8 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // A first try on CPUs: not finite where an exponential is large.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  return v0 * autofn::erf<kWay>(autofn::log1p<kWay>(autofn::exp_within<44>(v0)));
+  const T v1 = autofn::erf<kWay>(autofn::log1p<kWay>(autofn::exp_within<44, kWay>(v0)));
+  return v0 * v1;
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T serf_forward(T x) {

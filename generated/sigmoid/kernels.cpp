@@ -52,7 +52,7 @@ void sigmoid_backward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = sigmoid_backward_first<T>(grad[i], x[i]);
+      const T new0 = sigmoid_backward_first<T, autofn::kTried>(grad[i], x[i]);
       largest = autofn::largest_of(largest, new0);
       grad_x[i] = new0;
     }

@@ -49,8 +49,9 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_forw
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T sigmoid_backward_first(T grad, T x) {
-  const T v0 = autofn::exp_within<30>(x);
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T sigmoid_backward_first(T grad, T x) {
+  const T v0 = autofn::exp_within<30, kWay>(x);
   return v0 * grad / square(v0 + T(1));
 }
 

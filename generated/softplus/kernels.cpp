@@ -81,7 +81,7 @@ void softplus_backward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = softplus_backward_first<T>(grad[i], x[i]);
+      const T new0 = softplus_backward_first<T, autofn::kTried>(grad[i], x[i]);
       largest = autofn::largest_of(largest, new0);
       grad_x[i] = new0;
     }
@@ -143,7 +143,7 @@ void softplus_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      softplus_double_backward_first<T>(grad[i], d_x[i], x[i], new0, new1);
+      softplus_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], x[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_grad[i] = new0;
       grad_x[i] = new1;

@@ -40,7 +40,7 @@ template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x,
 
 // A first try on CPUs: not finite where an exponential is large.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_forward_first(T x) {
-  return autofn::log1p<kWay>(autofn::exp_within<44>(x));
+  return autofn::log1p<kWay>(autofn::exp_within<44, kWay>(x));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_forward(T x) {
@@ -48,8 +48,9 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_for
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T softplus_backward_first(T grad, T x) {
-  return grad / (autofn::exp_within<44>(-x) + T(1));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T softplus_backward_first(T grad, T x) {
+  return grad / (autofn::exp_within<44, kWay>(-x) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_backward(T grad, T x) {
@@ -57,9 +58,9 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T softplus_bac
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void softplus_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = autofn::exp_within<30>(x);
+  const T v0 = autofn::exp_within<30, kWay>(x);
   const T v1 = v0 + T(1);
   const T v2 = v0 * d_x;
   grad_grad = v2 / v1;

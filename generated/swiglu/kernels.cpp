@@ -24,7 +24,7 @@ void swiglu_forward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = swiglu_forward_first<T>(gate[i], x[i]);
+      const T new0 = swiglu_forward_first<T, autofn::kTried>(gate[i], x[i]);
       largest = autofn::largest_of(largest, new0);
       out[i] = new0;
     }
@@ -86,7 +86,7 @@ void swiglu_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      swiglu_backward_first<T>(grad[i], gate[i], x[i], new0, new1);
+      swiglu_backward_first<T, autofn::kTried>(grad[i], gate[i], x[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_gate[i] = new0;
       grad_x[i] = new1;
@@ -161,8 +161,8 @@ void swiglu_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2;
-      swiglu_double_backward_first<T>(grad[i], d_gate[i], d_x[i], gate[i], x[i], new0, new1,
-          new2);
+      swiglu_double_backward_first<T, autofn::kTried>(grad[i], d_gate[i], d_x[i], gate[i], x[i],
+          new0, new1, new2);
       largest = autofn::largest_of(largest, new0, new1, new2);
       grad_grad[i] = new0;
       grad_gate[i] = new1;

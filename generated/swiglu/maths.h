@@ -53,8 +53,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T swiglu_forward_first(T gate, T x) {
-  return gate * x / (autofn::exp_within<44>(-gate) + T(1));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swiglu_forward_first(T gate, T x) {
+  return gate * x / (autofn::exp_within<44, kWay>(-gate) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forward(T gate, T x) {
@@ -62,9 +63,9 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forwa
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_backward_first(T grad, T gate, T x, T& grad_gate, T& grad_x) {
-  const T v0 = autofn::exp_within<30>(-gate);
+  const T v0 = autofn::exp_within<30, kWay>(-gate);
   const T v1 = v0 + T(1);
   grad_gate = grad * x * (v0 * (gate + T(1)) + T(1)) / square(v1);
   grad_x = gate * grad / v1;
@@ -85,10 +86,10 @@ AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_double_backward_first(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {
-  const T v0 = autofn::exp_within<20>(gate);
+  const T v0 = autofn::exp_within<20, kWay>(gate);
   const T v1 = v0 + T(1);
   const T v2 = (gate + v1) / square(v1);
   const T v3 = v0 * d_gate * x;

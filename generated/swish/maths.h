@@ -49,8 +49,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T swish_forward_first(T x, T beta) {
-  return x / (autofn::exp_within<44>(-x * beta) + T(1));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swish_forward_first(T x, T beta) {
+  return x / (autofn::exp_within<44, kWay>(-x * beta) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forward(T x, T beta) {
@@ -63,9 +64,10 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forwar
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T swish_backward_first(T grad, T x, T beta) {
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swish_backward_first(T grad, T x, T beta) {
   const T v0 = beta * x;
-  const T v1 = autofn::exp_within<30>(v0);
+  const T v1 = autofn::exp_within<30, kWay>(v0);
   const T v2 = v1 + T(1);
   return v1 * grad * (v0 + v2) / square(v2);
 }
@@ -93,10 +95,10 @@ AUTOFN_FN T swish_backward(T grad, T x, T beta) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_double_backward_first(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
   const T v0 = beta * x;
-  const T v1 = autofn::exp_within<20>(v0);
+  const T v1 = autofn::exp_within<20, kWay>(v0);
   const T v2 = v1 + T(1);
   const T v3 = v1 * d_x;
   grad_grad = v3 * (v0 + v2) / square(v2);

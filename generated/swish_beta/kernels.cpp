@@ -25,7 +25,7 @@ void swish_beta_forward_block_first(
       auto largest = autofn::size_bits(T(0));
   #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
-        const T new0 = swish_beta_forward_first<T>(x[i], beta_one);
+        const T new0 = swish_beta_forward_first<T, autofn::kTried>(x[i], beta_one);
         largest = autofn::largest_of(largest, new0);
         out[i] = new0;
       }
@@ -46,7 +46,7 @@ void swish_beta_forward_block_first(
     auto largest = autofn::size_bits(T(0));
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
-      const T new0 = swish_beta_forward_first<T>(x[i], beta[i]);
+      const T new0 = swish_beta_forward_first<T, autofn::kTried>(x[i], beta[i]);
       largest = autofn::largest_of(largest, new0);
       out[i] = new0;
     }
@@ -130,7 +130,7 @@ void swish_beta_backward_block_first(
   #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         T new0, new1;
-        swish_beta_backward_first<T>(grad[i], x[i], beta_one, new0, new1);
+        swish_beta_backward_first<T, autofn::kTried>(grad[i], x[i], beta_one, new0, new1);
         largest = autofn::largest_of(largest, new0, new1);
         grad_x[i] = new0;
         grad_beta[i] = new1;
@@ -155,7 +155,7 @@ void swish_beta_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      swish_beta_backward_first<T>(grad[i], x[i], beta[i], new0, new1);
+      swish_beta_backward_first<T, autofn::kTried>(grad[i], x[i], beta[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
       grad_x[i] = new0;
       grad_beta[i] = new1;

@@ -60,8 +60,9 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T> AUTOFN_FN T swish_beta_forward_first(T x, T beta) {
-  return x / (autofn::exp_within<44>(-x * beta) + T(1));
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN T swish_beta_forward_first(T x, T beta) {
+  return x / (autofn::exp_within<44, kWay>(-x * beta) + T(1));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>
@@ -75,15 +76,14 @@ AUTOFN_FN T swish_beta_forward(T x, T beta) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_backward_first(T grad, T x, T beta, T& grad_x, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));
-  const T v1 = v0 * beta;
-  const T v2 = autofn::exp_within<30>(v1);
-  const T v3 = v2 + T(1);
-  const T v4 = v2 * grad / square(v3);
-  grad_x = v4 * (v1 + v3);
-  grad_beta = v4 * square(v0);
+  const T v1 = autofn::exp_within<30, kWay>(x * beta);
+  const T v2 = v1 + T(1);
+  const T v3 = v1 * grad / square(v2);
+  grad_x = v3 * (v2 + v0 * beta);
+  grad_beta = v3 * square(v0);
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull>

@@ -283,13 +283,17 @@ template <typename... R> AUTOFN_FN double exp_near(double x, R... rest) {
   return autofn::exp(x, rest...);
 }
 
-// The same within another limit, at most 87.
-template <int kLimit> AUTOFN_FN float exp_within(float x, float rest = -0.0f) {
-  return std::fabs(x) <= float(kLimit) ? exp_at_most_87(x, rest) : NAN;
-}
-
-template <int kLimit> AUTOFN_FN double exp_within(double x, double rest = -0.0) {
-  return std::fabs(x) <= double(kLimit) ? autofn::exp(x, rest) : NAN;
+// The same within another limit, at most 87. In double perhaps quickly.
+template <int kLimit, Way kWay, typename T, typename... R> AUTOFN_FN T exp_within(T x, R... rest) {
+  T found;
+  if constexpr (sizeof(T) == 4) {
+    found = exp_at_most_87(x, (-0.0f + ... + rest));
+  } else if constexpr (kWay == kQuick) {
+    found = quick_exp_within_range(x);
+  } else {
+    found = autofn::exp(x, rest...);
+  }
+  return std::fabs(x) <= T(kLimit) ? found : T(NAN);
 }
 
 #ifdef __CUDACC__

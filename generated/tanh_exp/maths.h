@@ -58,7 +58,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // A first try on CPUs: not finite where an exponential is large.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
-  return v0 * autofn::tanh<kWay>(autofn::exp_within<44>(v0));
+  return v0 * autofn::tanh<kWay>(autofn::exp_within<44, kWay>(v0));
 }
 
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward(T x) {

@@ -24,10 +24,10 @@ AUTOFN_FN T trunc_exp_backward(T grad, T x) {
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void trunc_exp_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x <= T(-15) ? T(-15) : x;
-  const T v1 = d_x * autofn::exp_within<44>(v0 >= T(15) ? T(15) : v0);
+  const T v1 = d_x * autofn::exp_within<44, kWay>(v0 >= T(15) ? T(15) : v0);
   grad_grad = v1;
   grad_x = x > T(-15) ? (x < T(15) ? v1 * grad : T(0)) : T(0);
 }

@@ -266,8 +266,8 @@ void leaky_silu_double_backward_block_first(
   #pragma omp simd reduction(max : largest)
       for (std::int64_t i = first; i < last; ++i) {
         T new0, new1, new2;
-        leaky_silu_double_backward_first<T>(grad[i], d_x[i], d_leak_one, x[i], leak_one, new0, new1,
-            new2);
+        leaky_silu_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], d_leak_one, x[i],
+            leak_one, new0, new1, new2);
         largest = autofn::largest_of(largest, new0, new1, new2);
         grad_grad[i] = new0;
         grad_x[i] = new1;
@@ -295,8 +295,8 @@ void leaky_silu_double_backward_block_first(
 #pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1, new2;
-      leaky_silu_double_backward_first<T>(grad[i], d_x[i], d_leak[i], x[i], leak[i], new0, new1,
-          new2);
+      leaky_silu_double_backward_first<T, autofn::kTried>(grad[i], d_x[i], d_leak[i], x[i],
+          leak[i], new0, new1, new2);
       largest = autofn::largest_of(largest, new0, new1, new2);
       grad_grad[i] = new0;
       grad_x[i] = new1;

@@ -108,10 +108,10 @@ AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak)
 }
 
 // A first try on CPUs: not finite where an exponential is large.
-template <typename T>
+template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_double_backward_first(
     T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {
-  const T v0 = autofn::exp_within<20>(x);
+  const T v0 = autofn::exp_within<20, kWay>(x);
   const T v1 = v0 + T(1);
   const T v2 = T(1) / square(v1);
   const T v3 = v2 * d_x;
