@@ -678,7 +678,8 @@ class Run {
     const int64_t end = std::min(last * kTask, call_.elements);
     const void* inputs[kMaxOperands];
     void* outputs[kMaxOperands];
-    for (int64_t at = first * kTask; at < end; at += kBlock) {
+    const int64_t step = kFetchesAhead ? kBlock : kTask;  // longer loops are faster by a twentieth
+    for (int64_t at = first * kTask; at < end; at += step) {
       for (int k = 0; k < kernel_.inputs; ++k) {
         inputs[k] = lying(k, call_.inputs[k], at);
         if (kFetchesAhead) prefetch(lying(k, call_.inputs[k], at + kBlock), kBlock * size(k));
@@ -686,7 +687,7 @@ class Run {
       for (int k = 0; k < kernel_.outputs; ++k) {
         outputs[k] = lying(kernel_.inputs + k, call_.outputs[k], at);
       }
-      block_(std::min(end - at, kBlock), inputs, outputs, call_.numbers, false);
+      block_(std::min(end - at, step), inputs, outputs, call_.numbers, false);
     }
   }
 
