@@ -74,6 +74,13 @@ class Node:
     number: bool = False
 
 
+def operation(nodes: Sequence[Node], op: str, args: tuple[int, ...], n: int | None = None) -> Node:
+    """An operation on some of these values."""
+    parents = [nodes[arg] for arg in args]
+    axes = frozenset[str]().union(*(parent.axes for parent in parents))
+    return Node(op, args, n, axes=axes, number=all(parent.number for parent in parents))
+
+
 SHARED = 12.0
 """What sin, cos and sinc of the same argument have in common: all but the choice of polynomial."""
 
@@ -203,7 +210,7 @@ def summed(program: Program) -> Program:
     several = len({output.direction for output in program.outputs} - {None}) > 1
 
     def added(op: str, *args: int) -> int:
-        nodes.append(Node(op, args, axes=frozenset().union(*(nodes[k].axes for k in args))))
+        nodes.append(operation(nodes, op, args))
         return len(nodes) - 1
 
     for output in program.outputs:
@@ -338,8 +345,6 @@ class _Lowering:
 
     def _op(self, op: str, *args: int, n: int | None = None) -> int:
         parents = [self.nodes[arg] for arg in args]
-        axes = frozenset[str]().union(*(parent.axes for parent in parents))
-        number = all(parent.number for parent in parents)
         if op == "neg" and parents[0].op == "neg":
             return parents[0].args[0]
         if self._for_kernels and op in ("sigmoid", "times_sigmoid") and parents[-1].op == "neg":
@@ -350,7 +355,7 @@ class _Lowering:
                 return self.constant(_FOLDED[op](*constants))
         if op in ("add", "mul") and args[0] > args[1] and self._plain(args):
             args = (args[1], args[0])
-        return self._add(Node(op, args, n, axes=axes, number=number))
+        return self._add(operation(self.nodes, op, args, n))
 
     def _plain(self, args: tuple[int, ...]) -> bool:
         """Whether two operands may change places without hurting the reader: a * x, not x * 2."""

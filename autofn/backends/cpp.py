@@ -160,7 +160,7 @@ def _in_scalar(text: str) -> str:
 FIRST = "_first"
 """What ends the name of what CPUs try first."""
 
-_WHY_FIRST = "// A first try on CPUs: not finite where an exponential is large."
+_WHY_FIRST = "// A first try on CPUs: not finite where it may be wrong."
 
 
 def first_try(program: Program) -> Program | None:
@@ -189,7 +189,7 @@ def _in_two_arithmetics(kernel: Kernel, program: Program, single: str, why: str 
     reason = _WHY[program.arithmetic.removeprefix("quick ")]
     comment = textwrap.wrap(reason + why, WIDTH, initial_indent="// ", subsequent_indent="// ")
     lines = body(kernel, program, single)
-    own = program.arithmetic.endswith("double") or in_double_double(program) is not None
+    own = program.is_in_double or in_double_double(program) is not None
     if own and (wide := wide_of(program)) is not None:
         lines = _by_type(_wide_body(kernel, wide), lines)
     return [*comment, _signature(kernel, program), *lines, "}"]
@@ -203,7 +203,7 @@ def _in_one_arithmetic(kernel: Kernel, program: Program) -> str:
     lines = _body(kernel, program)
     # Double-double numbers are float64's, not for what float32 computes again in double.
     own = in_double_double(program) is None or program.arithmetic == "single"
-    own = own and not program.arithmetic.endswith("double")
+    own = own and not program.is_in_double
     if own and (wide := wide_of(program)) is not None:
         lines = _by_type(_wide_body(kernel, wide), lines)
     return "\n".join([*_silenced(kernel, program), _signature(kernel, program), *lines, "}"])

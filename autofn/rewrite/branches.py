@@ -14,7 +14,7 @@ from itertools import combinations
 from typing import NamedTuple
 
 from autofn.ops import OPS
-from autofn.program import ELEMENT, Node, Program, pruned
+from autofn.program import ELEMENT, Node, Program, operation, pruned
 
 
 class _Fact(NamedTuple):
@@ -52,12 +52,13 @@ def _once_merged(program: Program) -> Program | None:
         return None
     facts = _Facts(program.nodes)
     cases = _cases(program, facts)
+    cost = program.cost
     for each in alike.values():
         for one, other in combinations(each, 2):
             for first, second in ((one, other), (other, one)):
                 told = _telling(cases[first], cases[second], facts)
                 found = _with_one(program, first, second, told) if told else None
-                if found is not None and found.cost < program.cost:
+                if found is not None and found.cost < cost:
                     return found
     return None
 
@@ -172,9 +173,7 @@ def _with_one(program: Program, one: int, other: int, told: list[_Fact]) -> Prog
     nodes = list(program.nodes)
 
     def added(op: str, args: tuple[int, ...], n: int | None = None) -> int:
-        parents = [nodes[arg] for arg in args]
-        axes = frozenset[str]().union(*(parent.axes for parent in parents))
-        node = Node(op, args, n, axes=axes, number=all(each.number for each in parents))
+        node = operation(nodes, op, args, n)
         if node not in nodes:
             nodes.append(node)
         return nodes.index(node)

@@ -20,7 +20,7 @@ from mpmath import mp
 from sympy import Add, Expr, Float, S, oo
 
 from autofn.model import Definition
-from autofn.program import Node, Output, Program
+from autofn.program import Node, Output, Program, operation
 from autofn.rewrite.formats import EXACT
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
@@ -510,8 +510,7 @@ class _Grown:
         return self.append(Node("constant", constant=value, number=True))
 
     def _add(self, op: str, *args: int) -> int:
-        axes = frozenset[str]().union(*(self._nodes[arg].axes for arg in args))
-        return self.append(Node(op, args, axes=axes))
+        return self.append(operation(self._nodes, op, args))
 
     def _input(self, name: str) -> int:
         return next(k for k, node in enumerate(self._nodes) if node.input == name)

@@ -124,9 +124,9 @@ def _factored(entry: Expr, u: Expr) -> _Factored | None:
     differences = _differences(entry)
 
     def hide(node: Expr) -> Expr:
-        if node in differences:
+        if node.is_Add and node in differences:
             return opaque.setdefault(node, Dummy(f"d{len(opaque)}", real=True))
-        if -node in differences:
+        if node.is_Add and -node in differences:
             return -hide(-node)
         if isinstance(node, heads.times_exp):
             factor = rational(exp(node.args[1], evaluate=False), u, t)

@@ -6,6 +6,7 @@ may have written others that are no regimes. Which they are, points tell.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from mpmath import mp
 from sympy import Abs, Basic, Expr, Piecewise, Rational, S
 
+from autofn import trees
 from autofn.program import Program, Result
 from autofn.rewrite.formats import EXACT
 from autofn.rewrite.truth import Point, exact
@@ -54,15 +56,12 @@ def in_one_regime(expr: Expr, lowered: Lowered) -> Expr:
                 break
         return alike > 0
 
+    @functools.cache
     def visit(node: Basic) -> Basic:
-        if not node.args:
-            return node
-        args = [visit(arg) for arg in node.args]
-        options = {"evaluate": False} if isinstance(node, Piecewise) else {}
-        made = node.func(*args, **options) if args != list(node.args) else node
-        return _alone(made) if isinstance(made, Piecewise) else made
+        made = trees.rebuilt(node, [visit(arg) for arg in node.args])
+        return alone(made) if isinstance(made, Piecewise) else made
 
-    def _alone(pieces: Piecewise) -> Expr:
+    def alone(pieces: Piecewise) -> Expr:
         last, otherwise = pieces.args[-1]
         if otherwise != S.true:
             return pieces

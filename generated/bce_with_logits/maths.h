@@ -55,7 +55,7 @@ AUTOFN_FN T bce_with_logits_forward(T input, T target) {
   return std::fabs(v4) < T(8.507059173023462e+37) ? v4 + v5 : v4;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_backward_first(
     T grad, T input, T target, T& grad_input, T& grad_target) {
@@ -72,7 +72,7 @@ AUTOFN_FN void bce_with_logits_backward(T grad, T input, T target, T& grad_input
   grad_target = -input * grad;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bce_with_logits_double_backward_first(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {

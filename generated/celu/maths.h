@@ -29,7 +29,7 @@ AUTOFN_FN T celu_backward(T grad, T x, T alpha) {
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void celu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);

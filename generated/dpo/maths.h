@@ -46,7 +46,7 @@ AUTOFN_FN T dpo_forward(T chosen, T rejected, T beta) {
   return softplus<kWay>(-beta * v0, -std::fma(beta, sum_rest(chosen, -rejected), v1));
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_backward_first(
     T grad, T chosen, T rejected, T beta, T& grad_chosen, T& grad_rejected) {
@@ -73,7 +73,7 @@ AUTOFN_FN void dpo_backward(
   grad_rejected = times_lower<kWay>(v6, v7, v4);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dpo_double_backward_first(
     T grad, T d_chosen, T d_rejected, T chosen, T rejected, T beta, T& grad_grad, T& grad_chosen,

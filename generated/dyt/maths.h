@@ -59,7 +59,7 @@ AUTOFN_FN T dyt_forward(T x, T alpha, T gamma, T beta) {
   return beta + gamma * autofn::tanh<kWay>(alpha * x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_backward_first(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
@@ -94,7 +94,7 @@ AUTOFN_FN void dyt_backward(
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void dyt_double_backward_first(
     T grad, T d_x, T d_alpha, T d_gamma, T d_beta, T x, T alpha, T gamma, T& grad_grad,

@@ -22,7 +22,7 @@ AUTOFN_FN T elu_backward(T grad, T x, T alpha) {
   return grad * (x > T(0) ? T(1) : autofn::times_exp<kWay>(alpha, x));
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void elu_double_backward_first(T grad, T d_x, T x, T alpha, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);

@@ -88,7 +88,7 @@ AUTOFN_FN void gaussian_nll_backward_first(
 }
 }  // namespace scalar
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward_first(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
@@ -148,7 +148,7 @@ AUTOFN_FN void gaussian_nll_backward(
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_double_backward_first(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,

@@ -103,7 +103,7 @@ AUTOFN_FN T gelu_tanh_backward(T grad, T x) {
   return std::fabs(v0) < T(0.5625) ? v0 * grad * v13 : v14;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gelu_tanh_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-64), T(16));

@@ -47,7 +47,7 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward_first(T x, T gate) {
   return x / (autofn::exp_within<44, kWay>(-gate) + T(1));
 }
@@ -56,7 +56,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T glu_forward(
   return times_sigmoid<kWay>(x, gate);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void glu_backward_first(T grad, T x, T gate, T& grad_x, T& grad_gate) {
   const T v0 = autofn::exp_within<30, kWay>(gate);

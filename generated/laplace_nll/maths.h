@@ -66,7 +66,7 @@ AUTOFN_FN void laplace_nll_backward_first(
 }
 }  // namespace scalar
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward_first(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
@@ -104,7 +104,7 @@ AUTOFN_FN void laplace_nll_backward(
   grad_log_scale = T(grad_log_scale_);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_double_backward_first(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,

@@ -53,7 +53,7 @@ AUTOFN_FN void log_cosh_backward(T grad, T input, T target, T& grad_input, T& gr
   grad_target = -v0;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void log_cosh_double_backward_first(
     T grad, T d_input, T d_target, T input, T target, T& grad_grad, T& grad_input, T& grad_target) {

@@ -102,7 +102,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logish_backw
   return x >= T(INFINITY) ? grad * T(0.6931471805599453) : v8;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = autofn::exp_within<15, kWay>(x);

@@ -38,7 +38,7 @@ template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x,
   return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logsigmoid_forward_first(T x) {
   return -autofn::log1p<kWay>(autofn::exp_within<44, kWay>(-x));
 }
@@ -47,7 +47,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logsigmoid_f
   return -softplus<kWay>(-x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T logsigmoid_backward_first(T grad, T x) {
   return grad / (autofn::exp_within<44, kWay>(x) + T(1));
@@ -58,7 +58,7 @@ AUTOFN_FN T logsigmoid_backward(T grad, T x) {
   return times_sigmoid<kWay, true>(grad, x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logsigmoid_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = autofn::exp_within<30, kWay>(x);

@@ -39,7 +39,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
   const T v1 = autofn::exp_within<30, kWay>(v0);
@@ -57,7 +57,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_forward
   return v0 < T(-48) ? times_lower<kWay>(v0, v0) : times_lower<kWay>(v4, v0);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T mish_backward_first(T grad, T x) {
   const T v0 = clamp(x, T(-1024), T(64));
@@ -80,7 +80,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T mish_backwar
   return times_lower<kWay>(v7, v0);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void mish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = clamp(x, T(-1024), T(64));

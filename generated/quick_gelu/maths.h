@@ -46,7 +46,7 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
   return (kMinus ? x > T(0) : x < T(0)) ? low : w;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T quick_gelu_forward_first(T x) {
   const T v0 = std::fma(T(1.702), x, -(T(1.702) * x));
   const T v1 = std::fma(x, constant_rest<T>(1.702, 0.0), v0);

@@ -24,7 +24,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T selu_backwar
   return T(1.0507009873554805) * grad * v0;
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void selu_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const bool c0 = x > T(0);

@@ -48,7 +48,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T sigmoid_forw
   return sigmoid<kWay>(x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T sigmoid_backward_first(T grad, T x) {
   const T v0 = autofn::exp_within<30, kWay>(x);

@@ -52,7 +52,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swiglu_forward_first(T gate, T x) {
   return gate * x / (autofn::exp_within<44, kWay>(-gate) + T(1));
@@ -62,7 +62,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swiglu_forwa
   return times_sigmoid<kWay>(gate * x, gate);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_backward_first(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   const T v0 = autofn::exp_within<30, kWay>(-gate);
@@ -85,7 +85,7 @@ AUTOFN_FN void swiglu_backward(T grad, T gate, T x, T& grad_gate, T& grad_x) {
   grad_x = c0 ? times_lower<kWay>(v4, gate) : times_lower<kWay>(v4 / v2, gate);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swiglu_double_backward_first(
     T grad, T d_gate, T d_x, T gate, T x, T& grad_grad, T& grad_gate, T& grad_x) {

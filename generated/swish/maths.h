@@ -48,7 +48,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swish_forward_first(T x, T beta) {
   return x / (autofn::exp_within<44, kWay>(-x * beta) + T(1));
@@ -63,7 +63,7 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T swish_forwar
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swish_backward_first(T grad, T x, T beta) {
   const T v0 = beta * x;
@@ -94,7 +94,7 @@ AUTOFN_FN T swish_backward(T grad, T x, T beta) {
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_double_backward_first(T grad, T d_x, T x, T beta, T& grad_grad, T& grad_x) {
   const T v0 = beta * x;

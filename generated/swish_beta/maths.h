@@ -59,7 +59,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T swish_beta_forward_first(T x, T beta) {
   return x / (autofn::exp_within<44, kWay>(-x * beta) + T(1));
@@ -75,7 +75,7 @@ AUTOFN_FN T swish_beta_forward(T x, T beta) {
   }
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void swish_beta_backward_first(T grad, T x, T beta, T& grad_x, T& grad_beta) {
   const T v0 = clamp(x, T(-4e+18), T(4e+18));

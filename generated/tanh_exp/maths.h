@@ -55,7 +55,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
   return x > high ? high : (x < low ? (low < high ? low : high) : x);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T tanh_exp_forward_first(T x) {
   const T v0 = clamp(x, T(-1024), T(INFINITY));
   return v0 * autofn::tanh<kWay>(autofn::exp_within<44, kWay>(v0));

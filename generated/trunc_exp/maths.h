@@ -23,7 +23,7 @@ AUTOFN_FN T trunc_exp_backward(T grad, T x) {
   return autofn::times_exp<kWay>(grad, v0 >= T(15) ? T(15) : v0);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void trunc_exp_double_backward_first(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = x <= T(-15) ? T(-15) : x;

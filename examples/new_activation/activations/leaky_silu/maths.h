@@ -107,7 +107,7 @@ AUTOFN_FN void leaky_silu_backward(T grad, T x, T leak, T& grad_x, T& grad_leak)
   grad_leak = doubt(grad_leak) == T(0) ? grad_leak : T(grad_leak_);
 }
 
-// A first try on CPUs: not finite where an exponential is large.
+// A first try on CPUs: not finite where it may be wrong.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void leaky_silu_double_backward_first(
     T grad, T d_x, T d_leak, T x, T leak, T& grad_grad, T& grad_x, T& grad_leak) {

@@ -2,11 +2,11 @@
 // Runs kernels on the CPU: the same for every formula.
 //
 // The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
-// time. What lies dense in memory in the compute type, or in bfloat16, is computed in place,
-// anything else (float16, strides, broadcasts) by way of a buffer in the first-level cache. What is
-// a function of one 16-bit tensor is looked up in a table of all its values. Tasks, blocks and
-// whether there is a table depend on the shape alone, so results are the same bits for any number
-// of threads.
+// time. What lies dense in memory in the compute type, or in bfloat16, is computed in place, mostly
+// a task at a time; anything else (float16, strides, broadcasts) by way of a buffer in the first-
+// level cache. What is a function of one 16-bit tensor is looked up in a table of all its values.
+// Tasks, blocks and whether there is a table depend on the shape alone, so results are the same
+// bits for any number of threads.
 #include <algorithm>
 #include <cfloat>
 #include <cstring>
