@@ -6,8 +6,11 @@ import contextlib
 import importlib
 import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -375,6 +378,38 @@ def test_a_forked_worker_runs_kernels(native: Callable[[str], ModuleType]) -> No
     if child == 0:
         os._exit(0 if torch.equal(mish(x), want) else 1)
     assert os.waitpid(child, 0)[1] == 0
+
+
+LARGE = """
+import sys, torch
+from torch.autograd import grad
+
+from autofn.bench.measure import keep_freed_memory
+
+sys.path.insert(0, sys.argv[1])
+from geglu import geglu
+from swish import swish
+
+n, piece = (1 << 23) + 13, 1 << 20
+assert keep_freed_memory()
+for dtype in (torch.float32, torch.float64):
+    x = torch.linspace(-9, 9, n, dtype=dtype).requires_grad_()
+    gate = x.detach().flip(0).requires_grad_()
+    for _ in range(3):  # what is freed is written to again
+        large = [swish(x), *grad(geglu(x, gate).sum(), [x, gate])]
+    for i in range(0, n, piece):
+        part, beside = x[i : i + piece], gate[i : i + piece]
+        small = [swish(part), *grad(geglu(part, beside).sum(), [part, beside])]
+        for got, want in zip(large, small):
+            assert torch.equal(got[i : i + piece], want), (dtype, i)
+"""
+
+
+def test_results_that_are_stored_past_the_caches(native: Callable[[str], ModuleType]) -> None:
+    """Results of 32 MiB and more, where memory has been written to before."""
+    (package,) = native("swish").__path__
+    run = [sys.executable, "-c", LARGE, str(Path(package).parent)]
+    subprocess.run(run, check=True, timeout=300, env={**os.environ, "AUTOFN_BACKEND": "native"})
 
 
 def test_tensors_of_other_kinds_go_to_pytorch(native: Callable[[str], ModuleType]) -> None:
