@@ -656,6 +656,22 @@ def test_limits_at_infinity() -> None:
                 assert mp.isnan(got) if limit is None else found == limit, made.definition.name
 
 
+def test_limits_that_numbers_decide() -> None:
+    """In PyTorch's operations, too, where a limit is missed at default values."""
+
+    @formula
+    def robust(x, a: float = 1.5):  # type: ignore[no-untyped-def]
+        return ((x**2 + 1) ** (a / 2) - 1) / a
+
+    (variant,) = plan(robust.definition).variants
+    for a, limit in ((1.5, mp.inf), (-1.0, 0), (3.0, mp.inf)):
+        for sign in (1, -1):
+            point = {"a": a, "out": 1.0, "x": sign * mp.inf}
+            (value,) = exact(variant.vjp, point)
+            (kernel,) = simulated(variant.kernels["backward"], point)
+            assert value == kernel == sign * limit
+
+
 def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
     """At 0, where an exponential or erfc underflows, and where both of two sigmoids do."""
 

@@ -111,34 +111,37 @@ class Limits:
                 program = self._selected(program, name, sides, edges)
         return program
 
-    def inside(self, program: Program, reference: Program, *, rescue: bool = True) -> Program:
-        """A kernel of one tensor with limits that depend on numbers or parameters.
+    def inside(
+        self, program: Program, reference: Program, *, rescue: bool = True, kernel: bool = True
+    ) -> Program:
+        """A program of one tensor with limits that depend on numbers or parameters.
 
         exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
         a large number there, where that is right in more settings, if need be in double. rescue:
-        whether it may be.
+        whether it may be. kernel: else only where a limit is missed at default values.
         """
         if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
             return program
         (name,) = self._tensors
-        points = [(sign, point) for sign in (-1, 1) for point in self._at(name, sign)]
+        sides = zip(*(self._at(name, sign) for sign in (-1, 1)), strict=True)
+        points = [each for pair in sides for each in zip((-1, 1), pair, strict=True)]
         wanted = [_limits(reference, point, name, sign) for sign, point in points]
 
-        def missed(of: Program) -> int:
-            got = [simulated(of, point) for _, point in points]
+        def missed(of: Program, first: int | None = None) -> int:
+            got = [simulated(of, point) for _, point in points[:first]]
             return sum(
                 limit is not None and limit is not S.NaN and _misses(value, limit)
-                for values, limits in zip(got, wanted, strict=True)
+                for values, limits in zip(got, wanted, strict=False)
                 for value, limit in zip(values, limits, strict=True)
             )
 
-        if name not in program.used() or not missed(program):
+        if name not in program.used() or not missed(program, None if kernel else 2):
             return program
         tried = [program]
         for size in LARGE:
             within = _within(program, name, size)
             tried.append(within)
-            if program.arithmetic == "single" and rescue:
+            if program.arithmetic == "single" and rescue and kernel:
                 tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
 
