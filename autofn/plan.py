@@ -295,12 +295,13 @@ def _variant(
         if decision.in_pytorch is not None:
             programs[name] = limits(decision.in_pytorch, references[name], exact)
         # It is read: only what is wrong at the default values is worth the lines.
-        programs[name] = limits.inside(programs[name], references[name], kernel=False)
+        programs[name] = limits.inside(programs[name], references[name], simulated, kernel=False)
         made = limits(program, references[name], simulated)
-        made = limits.inside(made, references[name])
+        made = limits.inside(made, references[name], simulated)
         if made.wide is not None:
-            wide = limits(made.wide, references[name], simulated)
-            wide = limits.inside(wide, references[name], rescue=False)
+            in_double = functools.partial(simulated, form=DOUBLE)
+            wide = limits(made.wide, references[name], in_double)
+            wide = limits.inside(wide, references[name], in_double, rescue=False)
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = made, decision
     directions = [each.name for _, each in tangents]
@@ -423,13 +424,13 @@ class _Search:
     def _judged(self, pass_name: Pass, program: Program) -> Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
 
-        At none of those in double backward, whose programs are long; of several tensors at half of
-        the points.
+        In double backward, whose programs are long, of several tensors at neither of those, and at
+        half of the points; of one at no roots.
         """
         points = [*self._points, *self._of_arguments]
-        if pass_name == "double_backward":
-            points = points if len(self._tensors) == 1 else points[::2]
-            return sampled(program, points, frozenset(self._tensors))
+        second = pass_name == "double_backward"
+        if second and len(self._tensors) != 1:
+            return sampled(program, points[::2], frozenset(self._tensors))
 
         names = {each.name for each in self._forward_program.outputs}
         takes_outputs = not names.isdisjoint(each.name for each in program.inputs)
@@ -439,7 +440,7 @@ class _Search:
 
         extreme = [
             point
-            for extremes in (sample.beside_roots, sample.beside_extremes)
+            for extremes in (sample.beside_roots, sample.beside_extremes)[1 if second else 0 :]
             for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
         ] + sample.at_sizes(self._given, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)

@@ -17,14 +17,14 @@ from math import isnan
 from typing import Any
 
 from mpmath import mp
-from sympy import Add, Expr, Float, S, oo
+from sympy import Add, Expr, Float, Interval, S, oo
 
 from autofn.model import Definition
 from autofn.program import Node, Output, Program, operation
 from autofn.rewrite.formats import EXACT
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
-from autofn.rewrite.simulate import columns, in_single, simulated
+from autofn.rewrite.simulate import columns, in_single
 from autofn.rewrite.truth import Point, exact
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
@@ -80,7 +80,12 @@ class Limits:
         leaves = [leaf for leaf in definition.leaves if leaf.symbol is not None]
         tensors = [leaf.name for leaf in definition.tensors]
         given = defaults(definition)
-        self._tensors = [] if definition.options.domain else tensors
+        domains = dict(definition.options.domain)
+        self._signs = {
+            name: [s for s in (-1, 1) if name not in domains or _reaches(domains[name], s)]
+            for name in tensors
+        }
+        self._tensors = [name for name, signs in self._signs.items() if signs]
         self._known = {*(leaf.name for leaf in leaves), *cotangents}
         self._differentiable = [leaf.name for leaf in definition.differentiable]
 
@@ -112,7 +117,13 @@ class Limits:
         return program
 
     def inside(
-        self, program: Program, reference: Program, *, rescue: bool = True, kernel: bool = True
+        self,
+        program: Program,
+        reference: Program,
+        evaluated: Evaluation,
+        *,
+        rescue: bool = True,
+        kernel: bool = True,
     ) -> Program:
         """A program of one tensor with limits that depend on numbers or parameters.
 
@@ -123,19 +134,20 @@ class Limits:
         if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
             return program
         (name,) = self._tensors
-        sides = zip(*(self._at(name, sign) for sign in (-1, 1)), strict=True)
-        points = [each for pair in sides for each in zip((-1, 1), pair, strict=True)]
+        signs = self._signs[name]
+        sides = zip(*(self._at(name, sign) for sign in signs), strict=True)
+        points = [each for pair in sides for each in zip(signs, pair, strict=True)]
         wanted = [_limits(reference, point, name, sign) for sign, point in points]
 
         def missed(of: Program, first: int | None = None) -> int:
-            got = [simulated(of, point) for _, point in points[:first]]
+            got = [evaluated(of, point) for _, point in points[:first]]
             return sum(
                 limit is not None and limit is not S.NaN and _misses(value, limit)
                 for values, limits in zip(got, wanted, strict=False)
                 for value, limit in zip(values, limits, strict=True)
             )
 
-        if name not in program.used() or not missed(program, None if kernel else 2):
+        if name not in program.used() or not missed(program, None if kernel else len(signs)):
             return program
         tried = [program]
         for size in LARGE:
@@ -177,6 +189,8 @@ class Limits:
 
     def _vanished(self, program: Program, reference: Program, name: str, sign: int) -> set[int]:
         """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
+        if sign not in self._signs[name]:
+            return set()
         others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
         settings = [*self._at_defaults, *self._settings]
         points = [{**others, **each, name: sign * far} for each in settings for far in BEYOND]
@@ -209,6 +223,8 @@ class Limits:
         self, program: Program, reference: Program, evaluated: Evaluation, name: str, sign: int
     ) -> list[_Combination | None]:
         """Per output its limit at an infinity; None where it has none or the program meets it."""
+        if sign not in self._signs[name]:
+            return [None] * len(program.outputs)
         points = self._at(name, sign)
         got = [evaluated(program, point) for point in points]
         if len(got) > 1 and not any(_is_nan(value) for row in got for value in row):
@@ -299,7 +315,9 @@ class Limits:
         waves = _waves(program, name)
         reached = _reached(program, waves)
         of_outputs = [k for k, output in enumerate(program.outputs) if output.node in reached]
-        for relation, signs in (("both", (-1, 1)), ("ge", (1,)), ("le", (-1,))):
+        for relation, signs in (("both", [-1, 1]), ("ge", [1]), ("le", [-1])):
+            if not set(signs) <= {*self._signs[name]}:
+                continue
             points = [(sign, point) for sign in signs for point in self._at(name, sign)]
             got = [evaluated(program, point) for _, point in points]
             if not any(_is_nan(row[k]) for row in got for k in of_outputs):
@@ -313,6 +331,12 @@ class Limits:
             else:
                 return without
         return program
+
+
+def _reaches(domain: Interval, sign: int) -> bool:
+    """Whether a domain has no end on a side."""
+    end: Expr = domain.end if sign > 0 else domain.start
+    return bool(end.is_infinite)
 
 
 def _waves(program: Program, name: str) -> list[int]:

@@ -70,9 +70,9 @@ def columns(points: Sequence[Point], seeds: Sequence[int | None]) -> Columns:
     return Columns(values, tuple(seeds))
 
 
-def simulated(program: Program, point: Point) -> list[Any]:
-    """Each output as a float32 machine might compute it."""
-    found = in_single(program, columns([point], [0]))
+def simulated(program: Program, point: Point, form: Format = SINGLE) -> list[Any]:
+    """Each output as a machine might compute it, in float32 or, by its own program, in float64."""
+    found = in_form(program, columns([point], [0]), form)
     return [None if column is None else _digits(column[0].item()) for column in found]
 
 
