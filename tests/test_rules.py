@@ -24,7 +24,7 @@ from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, far_out, near_root, near_zero, sample
 from autofn.rewrite.closer import Closer
-from autofn.rewrite.formats import DOUBLE, EXACT, rounded
+from autofn.rewrite.formats import DOUBLE, EXACT, SINGLE, rounded
 from autofn.rewrite.judge import Error, Sample, error, sampled
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus, ratio
@@ -670,6 +670,62 @@ def test_limits_that_numbers_decide() -> None:
             (value,) = exact(variant.vjp, point)
             (kernel,) = simulated(variant.kernels["backward"], point)
             assert value == kernel == sign * limit
+
+
+def test_limits_at_the_open_end_of_a_domain() -> None:
+    @formula(domain={"r": sympy.Interval.open(0, sympy.oo)})
+    def pair(r, b: float = 2.0):  # type: ignore[no-untyped-def]
+        return 6 * exp(-b * r) - sympy.Rational(11, 10) / r**6
+
+    (variant,) = plan(pair.definition).variants
+    kernel = variant.kernels["backward"]
+    at = {"r": mp.inf, "b": 2.0, "grad": 1.0}
+    for form, program in ((SINGLE, kernel), (DOUBLE, kernel.wide or kernel)):
+        assert simulated(program, at, form) == [0]
+
+
+def test_second_derivatives_whose_parts_overflow_first() -> None:
+    @formula(domain={"x": sympy.Interval.open(0, sympy.oo)})
+    def power(x, a: float = 0.3):  # type: ignore[no-untyped-def]
+        return (x**a - 1) / a
+
+    (variant,) = plan(power.definition).variants
+    at = {"x": single(2.00645e-23), "a": single(0.3), "grad": 1.0, "d_x": 1.0}
+    assert all(map(mp.isfinite, simulated(variant.kernels["double_backward"], at)))
+
+
+def test_difference_quotients_have_values_where_both_are_equal() -> None:
+    """At any multiple, of differences in several tensors, and in derivatives."""
+
+    @formula
+    def exchanger(a, b, c, d):  # type: ignore[no-untyped-def]
+        return 2 * ((a - d) - (b - c)) / log((a - d) / (b - c))
+
+    @formula
+    def duhamel(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
+        return k * (exp(-k * x) - exp(-k * y)) / (y - x)
+
+    @formula
+    def share(x):  # type: ignore[no-untyped-def]
+        return x * log(x) / (1 - x)
+
+    @formula
+    def chord(x, y):  # type: ignore[no-untyped-def]
+        return (sympy.cos(x) - sympy.cos(y)) / (x - y) * exp(x)
+
+    for made, at, value in (
+        (exchanger, {"a": 90.0, "b": 70.0, "c": 30.0, "d": 50.0}, 80),
+        (exchanger, {"a": 30.0, "b": 50.0, "c": 70.0, "d": 50.0}, -40),
+        (duhamel, {"x": 0.7, "y": 0.7, "k": 1.5}, 1.5**2 * mp.exp(-1.5 * 0.7)),
+        (duhamel, {"x": -60.0, "y": 80.0, "k": 1.0}, mp.exp(60) / 140),
+        (share, {"x": 1.0}, -1),
+        (chord, {"x": 0.7, "y": 0.7}, -mp.sin(0.7) * mp.exp(0.7)),
+    ):
+        (variant,) = plan(made.definition).variants
+        (got,) = simulated(variant.kernels["forward"], at)
+        assert abs(got - value) <= 1e-6 * abs(value), made.definition.name
+        slopes = simulated(variant.kernels["backward"], {"grad": 1.0, "out": 1.0, **at})
+        assert all(mp.isfinite(slope) for slope in slopes), made.definition.name
 
 
 def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:

@@ -23,6 +23,7 @@ from autofn.rewrite.rules import (
     NAMES,
     POWERS,
     PRODUCTS,
+    QUOTIENTS,
     REMOVABLE,
     ROOTS,
     RULES,
@@ -35,6 +36,7 @@ from autofn.rewrite.rules import (
     log_of_times_expm1,
     log_of_times_phi,
     log_of_times_sinh,
+    logarithmic_mean,
     vanishes_with,
     varies,
     with_positive,
@@ -65,6 +67,8 @@ _BY_ITSELF = {
 _SUM_OF_EXPS = _NAMED["log of a sum of exps"]
 _OVER_SINE = _NAMED["acos over its sine"]
 _OVER_EXPS = _NAMED["exp over a sum of two"]
+_OF_HEADS = dict(zip((sympy.exp, sympy.sin, sympy.cos), QUOTIENTS, strict=False))
+_OVER_LOGS, _OVER_LOG = QUOTIENTS[len(_OF_HEADS) :]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
@@ -85,6 +89,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _OVER_EXPS, share
         if (angle := _over_sine(node)) is not None:
             return _OVER_SINE, angle
+        if (quotient := _difference_quotient(node, parameters)) is not None:
+            return quotient
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         if found is None and (parts := _times_logs(node, parameters)) is not None:
@@ -293,6 +299,56 @@ def _over_sine(node: Mul) -> Expr | None:
             if trees.size(base) < LIMIT and sympy.expand(base - 1 + u**2) == 0:
                 rest = node / angle / fraction * base ** (power + sympy.Rational(1, 2))
                 return rest * _put(_OVER_SINE, {U: u})
+    return None
+
+
+def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
+    """f(u) - f(v) over u - v, or the inverse, at any multiple and among other factors."""
+    powers = [factor.as_base_exp() for factor in node.args]
+    for (i, (base, power)), (j, (d, exponent)) in itertools.permutations(enumerate(powers), 2):
+        if not (power.is_Integer and exponent.is_Integer and power * exponent < 0):
+            continue
+        for rule, u, v, value in _differences(base):
+            multiple = _multiple_of(u - v, d)
+            if multiple is None or varies(multiple, parameters):
+                continue
+            sign = 1 if power > 0 else -1
+            rest = [factor for n, factor in enumerate(node.args) if n not in (i, j)]
+            left = base ** (power - sign) * d ** (exponent + sign)
+            return rule, Mul(*rest, (value / multiple) ** sign, left)
+    return None
+
+
+def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
+    """u and v of m*(f(u) - f(v)), and that over u - v."""
+    if isinstance(node, sympy.log):
+        u, v = node.args[0].as_numer_denom()
+        yield _OVER_LOG, u, v, 1 / logarithmic_mean(u, v, node)
+    if not (isinstance(node, Add) and len(node.args) == 2):
+        return
+    (first, second) = node.args
+    for head, other in itertools.product(Mul.make_args(first), Mul.make_args(second)):
+        multiple = first / head
+        if type(head) is not type(other) or second / other != -multiple:
+            continue
+        (u, *_), (v, *_) = head.args or (head,), other.args or (other,)
+        if isinstance(head, sympy.log):
+            yield _OVER_LOGS, u, v, multiple / logarithmic_mean(u, v, head - other)
+        elif (rule := _OF_HEADS.get(head.func)) is not None:
+            yield rule, u, v, multiple * _put(rule, {U: u, V: v})
+
+
+def _multiple_of(b: Expr, a: Expr) -> Expr | None:
+    """a / b, where that is one term as they are multiplied out; None elsewhere."""
+    if trees.size(a) + trees.size(b) > LIMIT:
+        return None
+    terms, wanted = (Add.make_args(sympy.expand_mul(each)) for each in (a, b))
+    if len(terms) != len(wanted) or S.Zero in wanted:
+        return None
+    for term in terms:
+        multiple = term / wanted[0]
+        if sympy.expand_mul(Add(*terms) - multiple * Add(*wanted)) == 0:
+            return multiple
     return None
 
 

@@ -311,7 +311,8 @@ def _root(product: Expr) -> Expr | None:
 
 
 def _vanishes(number: Expr) -> bool:
-    return not number.free_symbols and bool(abs(number.evalf(30)) < SMALL)
+    size = S.Infinity if number.free_symbols else abs(number.evalf(30))
+    return bool(size.is_number and size is not S.NaN and size < SMALL)
 
 
 def _variables(node: Add) -> list[Expr]:

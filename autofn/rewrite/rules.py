@@ -706,6 +706,36 @@ REMOVABLE = (
          "0 / 0 at 0", "Hochbruck and Ostermann, Exponential integrators", {U: 0.0}),
 )  # fmt: skip
 
+
+def _of_exps(u: Expr, v: Expr) -> Expr:
+    # From the greater, as phi_1 of a large number overflows.
+    above, below = exp(u) * phi(Integer(1), v - u), exp(v) * phi(Integer(1), u - v)
+    return Piecewise((above, u > v), (below, True), evaluate=False)
+
+
+def logarithmic_mean(u: Expr, v: Expr, apart: Expr) -> Expr:
+    """(u - v) / apart, from what is farther from 0. apart: log(u) - log(v)."""
+    above, below = u * phi(Integer(1), -apart), v * phi(Integer(1), apart)
+    return Piecewise((above, Abs(u) > Abs(v)), (below, True), evaluate=False)
+
+
+_EQUAL = "0 / 0 where both are equal"
+
+QUOTIENTS = (
+    Rule("exp - exp over the difference", (exp(U) - exp(V)) / (U - V), _of_exps(U, V),
+         _EQUAL, "Hochbruck and Ostermann, Exponential integrators", {U: 1.0, V: 1.0}),
+    Rule("sin - sin over the difference", (sin(U) - sin(V)) / (U - V),
+         cos((U + V) / 2) * sinc((U - V) / 2), _EQUAL, _ABRAMOWITZ, {U: 1.0, V: 1.0}),
+    Rule("cos - cos over the difference", (cos(U) - cos(V)) / (U - V),
+         -sin((U + V) / 2) * sinc((U - V) / 2), _EQUAL, _ABRAMOWITZ, {U: 1.0, V: 1.0}),
+    Rule("difference over that of logs", (U - V) / (log(U) - log(V)),
+         logarithmic_mean(U, V, log(U) - log(V)), _EQUAL,
+         "Carlson, The logarithmic mean", {U: 1.5, V: 1.5}),
+    Rule("difference over the log of the ratio", (U - V) / log(U / V),
+         logarithmic_mean(U, V, log(U / V)), _EQUAL,
+         "Carlson, The logarithmic mean", {U: 1.5, V: 1.5}),
+)  # fmt: skip
+
 NAMES = (
     Rule("sinc", sympy.sinc(U), sinc(U), "another name", _PYTORCH, {}),
     Rule("sec", sympy.sec(U), 1 / cos(U), "another name", _ABRAMOWITZ, {}),
@@ -737,5 +767,5 @@ ROOTS = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *ROOTS, *NAMES,
+    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *QUOTIENTS, *ROOTS, *NAMES,
 )  # fmt: skip
