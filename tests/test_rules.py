@@ -713,7 +713,12 @@ def test_difference_quotients_have_values_where_both_are_equal() -> None:
     def chord(x, y):  # type: ignore[no-untyped-def]
         return (sympy.cos(x) - sympy.cos(y)) / (x - y) * exp(x)
 
+    @formula(domain={"x": sympy.Interval(0, sympy.oo), "y": sympy.Interval(0, sympy.oo)})
+    def roots(x, y):  # type: ignore[no-untyped-def]
+        return y * (sympy.sqrt(3 * x) - sympy.sqrt(3 * y)) / (y - x)
+
     for made, at, value in (
+        (roots, {"x": 2.0, "y": 2.0}, -mp.sqrt(1.5)),
         (exchanger, {"a": 90.0, "b": 70.0, "c": 30.0, "d": 50.0}, 80),
         (exchanger, {"a": 30.0, "b": 50.0, "c": 70.0, "d": 50.0}, -40),
         (duhamel, {"x": 0.7, "y": 0.7, "k": 1.5}, 1.5**2 * mp.exp(-1.5 * 0.7)),

@@ -67,7 +67,7 @@ _BY_ITSELF = {
 _SUM_OF_EXPS = _NAMED["log of a sum of exps"]
 _OVER_SINE = _NAMED["acos over its sine"]
 _OVER_EXPS = _NAMED["exp over a sum of two"]
-_OF_HEADS = dict(zip((sympy.exp, sympy.sin, sympy.cos), QUOTIENTS, strict=False))
+_OF_HEADS = dict(zip((sympy.exp, sympy.sin, sympy.cos, Pow), QUOTIENTS, strict=False))
 _OVER_LOGS, _OVER_LOG = QUOTIENTS[len(_OF_HEADS) :]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
@@ -329,9 +329,11 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
     (first, second) = node.args
     for head, other in itertools.product(Mul.make_args(first), Mul.make_args(second)):
         multiple = first / head
-        if type(head) is not type(other) or second / other != -multiple:
+        if type(head) is not type(other) or second / other != -multiple or not head.args:
             continue
-        (u, *_), (v, *_) = head.args or (head,), other.args or (other,)
+        (u, *exponent), (v, *same) = head.args, other.args
+        if exponent != same or exponent not in ([], [S.Half]):
+            continue
         if isinstance(head, sympy.log):
             yield _OVER_LOGS, u, v, multiple / logarithmic_mean(u, v, head - other)
         elif (rule := _OF_HEADS.get(head.func)) is not None:

@@ -728,6 +728,8 @@ QUOTIENTS = (
          cos((U + V) / 2) * sinc((U - V) / 2), _EQUAL, _ABRAMOWITZ, {U: 1.0, V: 1.0}),
     Rule("cos - cos over the difference", (cos(U) - cos(V)) / (U - V),
          -sin((U + V) / 2) * sinc((U - V) / 2), _EQUAL, _ABRAMOWITZ, {U: 1.0, V: 1.0}),
+    Rule("root - root over the difference", (sqrt(U) - sqrt(V)) / (U - V),
+         1 / (sqrt(U) + sqrt(V)), _EQUAL, _GOLDBERG, {U: 1.5, V: 1.5}),
     Rule("difference over that of logs", (U - V) / (log(U) - log(V)),
          logarithmic_mean(U, V, log(U) - log(V)), _EQUAL,
          "Carlson, The logarithmic mean", {U: 1.5, V: 1.5}),
