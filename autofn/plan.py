@@ -397,7 +397,7 @@ class _Search:
             return exact(self._forward_program, point)
 
         found = (
-            sample.beside_extremes(self._given, self._tensors, values, in_64_bits=True)
+            sample.beside_extremes(self._given, self._tensors, values, sample.FAR_SIZES)
             if self._tensors
             else []
         )
@@ -424,8 +424,8 @@ class _Search:
     def _judged(self, pass_name: Pass, program: Program) -> Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
 
-        In double backward, whose programs are long, of several tensors at neither of those, and at
-        half of the points; of one at no roots.
+        Programs of double backward are long: of several tensors at neither of those, and at half of
+        the points; of one beside where they overflow.
         """
         points = [*self._points, *self._of_arguments]
         second = pass_name == "double_backward"
@@ -438,11 +438,13 @@ class _Search:
         def values(point: Point) -> list[Any]:
             return exact(program, self._with_outputs(point) if takes_outputs else point)
 
-        extreme = [
-            point
-            for extremes in (sample.beside_roots, sample.beside_extremes)[1 if second else 0 :]
-            for point in (extremes(self._given, self._tensors, values) if self._tensors else ())
-        ] + sample.at_sizes(self._given, self._tensors, sample.CARRIES)
+        extreme: list[Point] = []
+        if self._tensors:
+            given = self._given, self._tensors, values
+            extreme += [] if second else sample.beside_roots(*given)
+            extreme += sample.beside_extremes(*given, sample.SIZES[: 1 if second else None])
+        if not second:
+            extreme += sample.at_sizes(self._given, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)
         points += map(self._with_outputs, inside)
         return sampled(program, points, frozenset(self._tensors))

@@ -20,6 +20,9 @@ from autofn.rewrite.truth import Point
 Argument = Callable[[Point], Any]
 """The value of an expression at a point."""
 
+HasSize = Callable[[Any], bool]
+"""Whether a result is of a size."""
+
 ORDINARY = (
     0.05, 0.11, 0.23, 0.37, 0.52, 0.68, 0.83, 0.97, 1.13, 1.31, 1.57, 1.83, 2.1, 2.6, 3.3,
     4.1, 5.2, 6.3, 7.7, 9.2, 11.3, 13.7, 16.9, 19.3, 24.7,
@@ -416,25 +419,24 @@ def beside_extremes(
     all_points: Sequence[Point],
     tensors: Sequence[str],
     values: Callable[[Point], Sequence[Any]],
-    *,
-    in_64_bits: bool = False,
+    sizes: Sequence[HasSize],
 ) -> list[Point]:
     """Points at which a result is just finite, or nearly vanishes, so that its parts may not.
 
     values: the results at a point. Each tensor in turn is made larger, and smaller, until a result
-    overflows, and until one vanishes; in_64_bits: until float32 is left far behind.
+    is no more of one of the sizes.
     """
     one = len(tensors) == 1
     starts = [{**all_points[0], tensors[0]: 1.0}] if one else all_points[FROM]
     widest = LARGEST / STEP if one else WITHIN
     found: list[Point] = []
     for start, name, sign, step, has_size in itertools.product(
-        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), _FAR_SIZES if in_64_bits else _SIZES
+        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), sizes
     ):
         point = {**start, name: sign * start[name]}
 
         def holds(scale: float, point: Point = point, name: str = name,
-                  has_size: Callable[[Any], bool] = has_size) -> bool:  # fmt: skip
+                  has_size: HasSize = has_size) -> bool:  # fmt: skip
             here = values(_scaled(point, [name], scale))
             return all(value is None or has_size(value) for value in here)
 
@@ -448,7 +450,7 @@ def beside_extremes(
             low, high = (middle, high) if holds(middle) else (low, middle)
         extreme = _scaled(point, [name], low)
         found.append(extreme)
-        if has_size in _SIZES[1:]:
+        if has_size in SIZES[1:]:
             # What has vanished there has not beside a large factor.
             found += [_scaled(extreme, [n], LARGE) for n in tensors if n != name]
     return found
@@ -462,12 +464,12 @@ def _is_above(least: float, value: Any) -> bool:
     return bool(value == 0 or abs(value) > least)
 
 
-_SIZES: tuple[Callable[[Any], bool], ...] = (
+SIZES: tuple[HasSize, ...] = (
     functools.partial(_is_below, LARGEST),
     *(functools.partial(_is_above, least) for least in SMALLEST),
 )
 
-_FAR_SIZES: tuple[Callable[[Any], bool], ...] = (
+FAR_SIZES: tuple[HasSize, ...] = (
     *(functools.partial(_is_below, most) for most in (2.0**500, 2.0**950)),
     *(functools.partial(_is_above, least) for least in (2.0**-500, 2.0**-950)),
 )

@@ -115,61 +115,21 @@ void tanh_exp_double_backward_block(
   for (std::int64_t first = 0; first < n; first += kPart) {
     const std::int64_t last = first + kPart < n ? first + kPart : n;
     auto largest = autofn::size_bits(T(0));
-    auto least = ~largest;
-#pragma omp simd reduction(max : largest) reduction(min : least)
+#pragma omp simd reduction(max : largest)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      scalar::tanh_exp_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], new0, new1);
+      tanh_exp_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], new0, new1);
       largest = autofn::largest_of(largest, new0, new1);
-      least = autofn::least_of(least, new0, new1);
       grad_grad[i] = new0;
       grad_x[i] = new1;
     }
-    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kVanishing<T>)) continue;
+    if (autofn::all_finite<T>(largest)) continue;
 #pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      double new0, new1;
-      scalar::tanh_exp_double_backward<double>(grad[i], d_x[i], x[i], new0, new1);
-      grad_grad[i] = doubt_or_zero<T>(grad_grad[i]) == T(0) ? T(grad_grad[i]) : T(new0);
-      grad_x[i] = doubt_or_zero<T>(grad_x[i]) == T(0) ? T(grad_x[i]) : T(new1);
-    }
-  }
-}
-
-template <typename T, typename S = T>
-void tanh_exp_double_backward_block_16_bits(
-    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
-    bool uniform) {
-  const auto* grad = static_cast<const S*>(inputs[0]);
-  const auto* d_x = static_cast<const S*>(inputs[1]);
-  const auto* x = static_cast<const S*>(inputs[2]);
-  auto* grad_grad = static_cast<S*>(outputs[0]);
-  auto* grad_x = static_cast<S*>(outputs[1]);
-  (void)numbers;
-  (void)uniform;
-  // In parts, each tried first the quick way: as if no argument of sin, cos or exp were large,
-  // or in single precision alone. Where that gives NaN or is in doubt, a part is computed again.
-  constexpr std::int64_t kPart = 512;
-  for (std::int64_t first = 0; first < n; first += kPart) {
-    const std::int64_t last = first + kPart < n ? first + kPart : n;
-    auto largest = autofn::size_bits(T(0));
-    auto least = ~largest;
-#pragma omp simd reduction(max : largest) reduction(min : least)
     for (std::int64_t i = first; i < last; ++i) {
       T new0, new1;
-      scalar::tanh_exp_double_backward<T, autofn::kTried>(grad[i], d_x[i], x[i], new0, new1);
-      largest = autofn::largest_of(largest, new0, new1);
-      least = autofn::least_but_0_of(least, new0, new1);
+      tanh_exp_double_backward<T>(grad[i], d_x[i], x[i], new0, new1);
       grad_grad[i] = new0;
       grad_x[i] = new1;
-    }
-    if (autofn::all_finite<T>(largest) && least >= autofn::size_bits(kTiny<T>) - 1) continue;
-#pragma omp simd
-    for (std::int64_t i = first; i < last; ++i) {
-      double new0, new1;
-      scalar::tanh_exp_double_backward<double>(grad[i], d_x[i], x[i], new0, new1);
-      grad_grad[i] = doubt<T>(grad_grad[i]) == T(0) ? T(grad_grad[i]) : T(new0);
-      grad_x[i] = doubt<T>(grad_x[i]) == T(0) ? T(grad_x[i]) : T(new1);
     }
   }
 }
@@ -185,8 +145,8 @@ const Blocks kBlocks[] = {
         tanh_exp_forward_block_first<float, autofn::BFloat16>, tanh_exp_forward_block<double>},
     {tanh_exp_backward_block<float>, tanh_exp_backward_block<float>,
         tanh_exp_backward_block<float, autofn::BFloat16>, tanh_exp_backward_block<double>},
-    {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block_16_bits<float>,
-        tanh_exp_double_backward_block_16_bits<float, autofn::BFloat16>,
+    {tanh_exp_double_backward_block<float>, tanh_exp_double_backward_block<float>,
+        tanh_exp_double_backward_block<float, autofn::BFloat16>,
         tanh_exp_double_backward_block_double_double},
 };
 

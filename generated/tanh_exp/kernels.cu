@@ -143,13 +143,8 @@ template <typename S> struct tanh_exp_double_backward_op {
     Pack<T, N> grad_grad_v, grad_x_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      if constexpr (sizeof(S) == 2) {
-        tanh_exp_double_backward_16_bits(widen(in.grad.at[k]), widen(in.d_x.at[k]),
-            widen(in.x.at[k]), grad_grad_v.at[k], grad_x_v.at[k]);
-      } else {
-        tanh_exp_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
-            grad_grad_v.at[k], grad_x_v.at[k]);
-      }
+      tanh_exp_double_backward(widen(in.grad.at[k]), widen(in.d_x.at[k]), widen(in.x.at[k]),
+          grad_grad_v.at[k], grad_x_v.at[k]);
     }
     if (grad_grad != nullptr) at.store(0, grad_grad, grad_grad_v);
     if (grad_x != nullptr) at.store(1, grad_x, grad_x_v);

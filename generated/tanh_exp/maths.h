@@ -25,20 +25,6 @@ template <int kCut, typename T, typename... C> AUTOFN_FN T polynomial(T t, T c, 
   return polynomial_from<kCut>(t, c, rest...);
 }
 
-// NaN where v is not finite, or in single precision so small that its
-// parts may be subnormal; else 0.
-template <typename T> constexpr T kTiny = T(sizeof(T) < sizeof(double) ? 0x1p-100 : 0x1p-1074);
-template <typename T> AUTOFN_FN T doubt(T v) {
-  return std::fabs(v) < kTiny<T> && v != T(0) ? T(NAN) : v * T(0);
-}
-
-// As doubt, in single precision of all that is below 2^-64, and of 0: parts
-// may have vanished, or overflowed in a denominator.
-template <typename T> constexpr T kVanishing = T(sizeof(T) < sizeof(double) ? 0x1p-64 : 0.0);
-template <typename T> AUTOFN_FN T doubt_or_zero(T v) {
-  return std::fabs(v) < kVanishing<T> ? T(NAN) : v * T(0);
-}
-
 // v * exp(min(x, 0)). A third argument is what x lost in rounding, here and
 // below.
 template <autofn::Way kWay, typename T, typename... R>
@@ -116,46 +102,22 @@ AUTOFN_FN void tanh_exp_double_backward_double_double(
   grad_x = autofn::rounded(d_x * grad * v4);
 }
 
-namespace scalar {
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, T(-1024), T(16));
-  const T e0 = autofn::exp<kWay>(v0);
-  const T t0 = autofn::tanh<kWay>(e0);
-  const T v1 = sech2<kWay>(e0);
-  const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
-  const T v3 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
-  const T v4 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v3, v0);
-  grad_grad = d_x * (t0 + v2);
-  grad_x = d_x * grad * v4;
-}
-}  // namespace scalar
-
-// Computed again in double where that is not finite, or tiny: its parts may overflow or lose their
-// digits first.
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void tanh_exp_double_backward_16_bits(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
-  scalar::tanh_exp_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
-  if (doubt(grad_grad) + doubt(grad_x) == T(0)) return;
-  double grad_grad_, grad_x_;
-  scalar::tanh_exp_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
-  grad_grad = doubt(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-  grad_x = doubt(grad_x) == T(0) ? grad_x : T(grad_x_);
-}
-
-// Computed again in double where that is not finite, tiny or 0: its parts may overflow or vanish
-// first. 16-bit types do with tanh_exp_double_backward_16_bits.
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void tanh_exp_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   if constexpr (sizeof(T) == sizeof(double)) {
     tanh_exp_double_backward_double_double<autofn::DoubleDouble>(grad, d_x, x, grad_grad, grad_x);
   } else {
-    scalar::tanh_exp_double_backward<T, autofn::kTried>(grad, d_x, x, grad_grad, grad_x);
-    if (doubt_or_zero(grad_grad) + doubt_or_zero(grad_x) == T(0)) return;
-    double grad_grad_, grad_x_;
-    scalar::tanh_exp_double_backward<double>(grad, d_x, x, grad_grad_, grad_x_);
-    grad_grad = doubt_or_zero(grad_grad) == T(0) ? grad_grad : T(grad_grad_);
-    grad_x = doubt_or_zero(grad_x) == T(0) ? grad_x : T(grad_x_);
+    const T v0 = clamp(x, T(-1024), T(16));
+    const bool c0 = v0 < T(-48);
+    const T e0 = autofn::exp<kWay>(v0);
+    const T t0 = autofn::tanh<kWay>(e0);
+    const T v1 = sech2<kWay>(e0);
+    const T v2 = autofn::times_exp<kWay>(times_sech2<kWay>(v0, e0), v0);
+    const T v3 = d_x * grad;
+    const T v4 = v1 - T(2) * autofn::times_exp<kWay>(times_sech2<kWay>(v0 * t0, e0), v0);
+    const T v5 = v2 + autofn::times_exp<kWay>(v1, v0) + autofn::times_exp<kWay>(v4, v0);
+    grad_grad = c0 ? times_lower<kWay>(d_x * (v0 + T(1)), v0) : d_x * (t0 + v2);
+    grad_x = c0 ? times_lower<kWay>(v3 * (v0 + T(2)), v0) : v3 * v5;
   }
 }
 
