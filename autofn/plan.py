@@ -295,7 +295,9 @@ def _variant(
         if decision.in_pytorch is not None:
             programs[name] = limits(decision.in_pytorch, references[name], exact)
         # It is read: only what is wrong at the default values is worth the lines.
-        programs[name] = limits.inside(programs[name], references[name], simulated, kernel=False)
+        programs[name] = limits.inside(
+            programs[name], references[name], simulated, rescue=False, at_defaults=True
+        )
         made = limits(program, references[name], simulated)
         made = limits.inside(made, references[name], simulated)
         if made.wide is not None:
@@ -438,13 +440,16 @@ class _Search:
         def values(point: Point) -> list[Any]:
             return exact(program, self._with_outputs(point) if takes_outputs else point)
 
+        given = self._given, self._tensors, values
         extreme: list[Point] = []
-        if self._tensors:
-            given = self._given, self._tensors, values
-            extreme += [] if second else sample.beside_roots(*given)
-            extreme += sample.beside_extremes(*given, sample.SIZES[: 1 if second else None])
-        if not second:
-            extreme += sample.at_sizes(self._given, self._tensors, sample.CARRIES)
+        if second:
+            extreme = sample.beside_extremes(*given, sample.SIZES[:1])
+        elif self._tensors:
+            extreme = [
+                *sample.beside_roots(*given),
+                *sample.beside_extremes(*given, sample.SIZES),
+                *sample.at_sizes(self._given, self._tensors, sample.CARRIES),
+            ]
         inside = sample.inside(extreme, self._domains)
         points += map(self._with_outputs, inside)
         return sampled(program, points, frozenset(self._tensors))

@@ -123,37 +123,40 @@ class Limits:
         evaluated: Evaluation,
         *,
         rescue: bool = True,
-        kernel: bool = True,
+        at_defaults: bool = False,
     ) -> Program:
         """A program of one tensor with limits that depend on numbers or parameters.
 
         exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
         a large number there, where that is right in more settings, if need be in double. rescue:
-        whether it may be. kernel: else only where a limit is missed at default values.
+        whether it may be. at_defaults: only where a limit is missed at default values.
         """
         if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
             return program
         (name,) = self._tensors
-        signs = self._signs[name]
-        sides = zip(*(self._at(name, sign) for sign in signs), strict=True)
-        points = [each for pair in sides for each in zip(signs, pair, strict=True)]
-        wanted = [_limits(reference, point, name, sign) for sign, point in points]
+        if name not in program.used():
+            return program
+        wanted = [
+            [(point, _limits(reference, point, name, sign)) for point in self._at(name, sign)]
+            for sign in self._signs[name]
+        ]
 
-        def missed(of: Program, first: int | None = None) -> int:
-            got = [evaluated(of, point) for _, point in points[:first]]
+        def missed(of: Program, settings: slice = slice(None)) -> int:
             return sum(
                 limit is not None and limit is not S.NaN and _misses(value, limit)
-                for values, limits in zip(got, wanted, strict=False)
-                for value, limit in zip(values, limits, strict=True)
+                for side in wanted
+                for point, limits in side[settings]
+                for value, limit in zip(evaluated(of, point), limits, strict=True)
             )
 
-        if name not in program.used() or not missed(program, None if kernel else len(signs)):
+        # The first setting is that of the defaults.
+        if not missed(program, slice(1 if at_defaults else None)):
             return program
         tried = [program]
         for size in LARGE:
             within = _within(program, name, size)
             tried.append(within)
-            if program.arithmetic == "single" and rescue and kernel:
+            if program.arithmetic == "single" and rescue:
                 tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
 
@@ -315,8 +318,8 @@ class Limits:
         waves = _waves(program, name)
         reached = _reached(program, waves)
         of_outputs = [k for k, output in enumerate(program.outputs) if output.node in reached]
-        for relation, signs in (("both", [-1, 1]), ("ge", [1]), ("le", [-1])):
-            if not set(signs) <= {*self._signs[name]}:
+        for relation, signs in (("both", (-1, 1)), ("ge", (1,)), ("le", (-1,))):
+            if not set(signs).issubset(self._signs[name]):
                 continue
             points = [(sign, point) for sign in signs for point in self._at(name, sign)]
             got = [evaluated(program, point) for _, point in points]

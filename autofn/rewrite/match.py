@@ -23,7 +23,6 @@ from autofn.rewrite.rules import (
     NAMES,
     POWERS,
     PRODUCTS,
-    QUOTIENTS,
     REMOVABLE,
     ROOTS,
     RULES,
@@ -67,8 +66,14 @@ _BY_ITSELF = {
 _SUM_OF_EXPS = _NAMED["log of a sum of exps"]
 _OVER_SINE = _NAMED["acos over its sine"]
 _OVER_EXPS = _NAMED["exp over a sum of two"]
-_OF_HEADS = dict(zip((sympy.exp, sympy.sin, sympy.cos, Pow), QUOTIENTS, strict=False))
-_OVER_LOGS, _OVER_LOG = QUOTIENTS[len(_OF_HEADS) :]
+_OF_DIFFERENCES = {
+    sympy.exp: _NAMED["exp - exp over the difference"],
+    sympy.sin: _NAMED["sin - sin over the difference"],
+    sympy.cos: _NAMED["cos - cos over the difference"],
+    Pow: _NAMED["root - root over the difference"],
+}
+_OVER_LOGS = _NAMED["difference over that of logs"]
+_OVER_LOG = _NAMED["difference over the log of the ratio"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
@@ -305,7 +310,7 @@ def _over_sine(node: Mul) -> Expr | None:
 def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
     """f(u) - f(v) over u - v, or the inverse, at any multiple and among other factors."""
     powers = [factor.as_base_exp() for factor in node.args]
-    for (i, (base, power)), (j, (d, exponent)) in itertools.permutations(enumerate(powers), 2):
+    for (base, power), (d, exponent) in itertools.permutations(powers, 2):
         if not (power.is_Integer and exponent.is_Integer and power * exponent < 0):
             continue
         for rule, u, v, value in _differences(base):
@@ -313,9 +318,7 @@ def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule
             if multiple is None or varies(multiple, parameters):
                 continue
             sign = 1 if power > 0 else -1
-            rest = [factor for n, factor in enumerate(node.args) if n not in (i, j)]
-            left = base ** (power - sign) * d ** (exponent + sign)
-            return rule, Mul(*rest, (value / multiple) ** sign, left)
+            return rule, node * (d / base) ** sign * (value / multiple) ** sign
     return None
 
 
@@ -336,21 +339,19 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
             continue
         if isinstance(head, sympy.log):
             yield _OVER_LOGS, u, v, multiple / logarithmic_mean(u, v, head - other)
-        elif (rule := _OF_HEADS.get(head.func)) is not None:
+        elif (rule := _OF_DIFFERENCES.get(head.func)) is not None:
             yield rule, u, v, multiple * _put(rule, {U: u, V: v})
 
 
-def _multiple_of(b: Expr, a: Expr) -> Expr | None:
-    """a / b, where that is one term as they are multiplied out; None elsewhere."""
-    if trees.size(a) + trees.size(b) > LIMIT:
+def _multiple_of(u: Expr, multiple: Expr) -> Expr | None:
+    """How many times u it is, where that is one term as both are multiplied out."""
+    if trees.size(u) + trees.size(multiple) > LIMIT:
         return None
-    terms, wanted = (Add.make_args(sympy.expand_mul(each)) for each in (a, b))
-    if len(terms) != len(wanted) or S.Zero in wanted:
-        return None
-    for term in terms:
-        multiple = term / wanted[0]
-        if sympy.expand_mul(Add(*terms) - multiple * Add(*wanted)) == 0:
-            return multiple
+    u, multiple = sympy.expand_mul(u), sympy.expand_mul(multiple)
+    for term in Add.make_args(multiple) if u != 0 else ():
+        times = term / Add.make_args(u)[0]
+        if sympy.expand_mul(multiple - times * u) == 0:
+            return times
     return None
 
 

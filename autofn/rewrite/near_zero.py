@@ -311,8 +311,10 @@ def _root(product: Expr) -> Expr | None:
 
 
 def _vanishes(number: Expr) -> bool:
-    size = S.Infinity if number.free_symbols else abs(number.evalf(30))
-    return bool(size.is_number and size is not S.NaN and size < SMALL)
+    if number.free_symbols:
+        return False
+    size = abs(number.evalf(30))
+    return bool(size is not S.NaN and size < SMALL)
 
 
 def _variables(node: Add) -> list[Expr]:
