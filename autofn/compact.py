@@ -154,7 +154,7 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
     sizes = [node for node in nodes if isinstance(node, sympy.Abs)]
     if not sizes or expr.has(sympy.Float):
         return []
-    found, differences = _of_differences(expr)
+    found, differences = in_differences(expr)
     hidden = {total: d for d, total in differences.items()}
     for size in sizes:
         u, a = hidden.get(size.args[0], size.args[0]), nodes[size]
@@ -198,12 +198,12 @@ def _fraction(expr: Expr) -> Expr:
     if len(hidden.free_symbols) > VARIABLES:
         return expr
     shown = {symbol: root for root, symbol in opaque.items()}
-    hidden, differences = _of_differences(hidden)
+    hidden, differences = in_differences(hidden)
     found = sympy.factor(sympy.together(hidden)).xreplace(differences)
     return found.xreplace(shown).xreplace(shown)
 
 
-def _of_differences(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
+def in_differences(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
     """The expression in symbols for its sums such as x - y, where it has x and y in these alone.
 
     Factors of polynomials would be expanded: (x - y)**2 + 1 cancels less than x**2 - 2*x*y + ...

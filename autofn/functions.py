@@ -261,6 +261,16 @@ class mean_root(Head):
         return (args[0] + sympy.sqrt(args[0] ** 2 + args[1])) / 2
 
 
+class mean_any_root(Head):
+    """(a + sqrt(a**2 + c)) / 2 for any c; for a < 0 as c / (sqrt(a**2 + c) - a) / 2."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return (args[0] + sympy.sqrt(args[0] ** 2 + args[1])) / 2
+
+
 class power(Head):
     """base ** exponent for an exponent known at run time, with PyTorch's gradients at 0."""
 

@@ -214,7 +214,7 @@ _TABLE = [
         "_cbrt({0})",
         "autofn::cbrt({0})",
         20,
-        1.0,
+        2.0,
         lambda a: precise.sign(a) * precise.cbrt(abs(a)),
         heads.cbrt,
         lambda u: (1 / (3 * heads.cbrt(u) ** 2),),
@@ -252,6 +252,20 @@ _TABLE = [
         lambda a, c: (
             heads.mean_root(a, c) / heads.root_sum(a, c),
             1 / (4 * heads.root_sum(a, c)),
+        ),
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "mean_any_root",
+        "_mean_any_root({0}, {1})",
+        "mean_any_root({0}, {1})",
+        28,
+        2.0,
+        _mean_root_exact,
+        heads.mean_any_root,
+        lambda a, c: (
+            heads.mean_any_root(a, c) / sqrt(a**2 + c),
+            1 / (4 * sqrt(a**2 + c)),
         ),
         domain=(0.1, 3.0),
     ),
@@ -1068,6 +1082,7 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "polynomial": "autofn::polynomial_dd({0}, {1})",
     "root_sum": "autofn::root_sum_dd({0}, {1})",
     "mean_root": "autofn::mean_root_dd({0}, {1})",
+    "mean_any_root": "autofn::mean_root_dd({0}, {1})",
     "root_rest": "autofn::root_rest_dd({0}, {1})",
     "exp": "autofn::exp_dd({0})",
     "exp_product": "autofn::exp_dd(({0}) * ({1}))",
@@ -1205,6 +1220,14 @@ TORCH_HELPERS: Mapping[str, str] = {
     """(a + sqrt(a**2 + c)) / 2, without its cancellation for a < 0."""
     root = 0.5 * torch.abs(a) + 0.5 * _root_sum(a, c)
     return torch.where(a < 0, 0.25 * c / root, root)''',
+    "_mean_any_root": '''def _mean_any_root(a, c):
+    """(a + sqrt(a**2 + c)) / 2 for any c, without its cancellation for a < 0."""
+    large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
+    small = 2.0**-530 if a.dtype is torch.float64 else 2.0**-66
+    scale = torch.where(large, small, torch.ones_like(a))
+    root = torch.sqrt((a * scale) ** 2 + c * scale * scale) / scale
+    mean = 0.5 * (torch.where(a < 0, -a, a) + root)
+    return torch.where(a < 0, 0.25 * c / mean, mean)''',
     "_sech2": '''def _sech2(x):
     """1 / cosh(x)**2, without the cancellation of 1 - tanh(x)**2."""
     return 4 * torch.sigmoid(2 * x) * torch.sigmoid(-2 * x)''',
@@ -1408,20 +1431,31 @@ template <typename T> AUTOFN_FN T mean_root(T a, T c) {
   const T root = T(0.5) * std::fabs(a) + T(0.5) * root_sum(a, c);
   return a < T(0) ? T(0.25) * c / root : root;
 }""",
-    "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|).
+    "mean_any_root": """// (a + sqrt(a**2 + c)) / 2 for any c, without its cancellation for a < 0.
+template <typename T> AUTOFN_FN T mean_any_root(T a, T c) {
+  // A power of two, so that the square of a does not overflow.
+  constexpr bool kIsDouble = sizeof(T) == sizeof(double);
+  const bool large = std::fabs(a) > T(kIsDouble ? 0x1p+500 : 0x1p+60);
+  const T scale = large ? T(kIsDouble ? 0x1p-530 : 0x1p-66) : T(1);
+  const T back = large ? T(kIsDouble ? 0x1p+530 : 0x1p+66) : T(1);
+  const T part = a * scale;
+  const T sum = T(0.5) * std::fabs(a) + T(0.5) * std::sqrt(part * part + c * scale * scale) * back;
+  return a < T(0) ? T(0.25) * c / sum : sum;
+}""",
+    "sech2": """// 1 / cosh(x)**2 = 4 e / (1 + e)**2 with e = exp(-2|x|). Of the square, multiplied
+// out, one rounding counts.
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sech2(T x, R... rest) {
   const T y = T(2) * std::fabs(x);
   const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = autofn::reciprocal<kWay>(T(1) + e);
-  return T(4) * e * r * r;
+  return autofn::quotient<kWay>(T(4) * e, std::fma(e, e + T(2), T(1)));
 }""",
     "times_sech2": """// v / cosh(x)**2, rounded to a subnormal number once.
 template <autofn::Way kWay, typename T, typename... R>
 AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
   const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = autofn::reciprocal<kWay>(T(1) + e);
-  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T factor = autofn::quotient<kWay>(T(4) * v, std::fma(e, e + T(2), T(1)));
+  return autofn::times_decay<kWay>(factor, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }""",
     "xlogy": """// v * log(u): 0 where v is 0 and u is not negative.
 template <autofn::Way kWay, typename T> AUTOFN_FN T xlogy(T v, T u) {

@@ -465,12 +465,13 @@ class _Lowering:
         return self.nodes[self._seen[symbol]].axes if known is None else known.axes
 
     def _product(self, expr: Expr) -> int:
-        branching = [f for f in expr.args if isinstance(f, Piecewise) and _has_zero(f)]
-        if branching:
-            # g * where(c, v, 0) as where(c, g * v, 0): inf * 0 must not make a NaN of the 0.
-            chosen = branching[0]
-            rest = Mul(*(f for f in expr.args if f is not chosen))
-            return self._select([(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args])
+        for factor in expr.args:
+            chosen = self._definitions.get(factor, factor)
+            if isinstance(chosen, Piecewise) and _has_zero(chosen):
+                # g * where(c, v, 0) as where(c, g * v, 0): inf * 0 must not make a NaN of the 0.
+                rest = Mul(*(f for f in expr.args if f is not factor))
+                branches = [(S.Zero if v == 0 else Mul(rest, v), c) for v, c in chosen.args]
+                return self._select(branches)
         if self._for_kernels and (tail := self._tail(expr)) is not None:
             return tail
         constant, above, below = S.One, [], []

@@ -99,6 +99,7 @@ EVEN = {
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",
     "root - what its square has", "derivative of sin**2 over its argument",
     "cos - cos of a multiple", "tan over tan of a multiple", "softplus - u times sigmoid",
+    "root - another root", "difference of fourth powers", "cos - another", "cosh - another",
     "u times tanh - log of cosh", "log of a power", "log of a product with a power",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
@@ -179,14 +180,47 @@ SPECIAL: dict[str, Expr] = {
     "exp - 1 over that of a multiple": NUMBER * x,
     "exp - exp of a multiple": NUMBER * x,
     "number - a multiple of exp": NUMBER,
+    "cube root - another": x - 1,
+    "difference of inverses": x - 1,
+    "difference of cubes": x - 1,
+    "difference of fourth powers": x - 1,
+    "difference of fifth powers": x - 1,
+    "exp - another": x - y,
+    "sin - another": x - 1,
+    "cos - another": x - 1,
+    "cos of a difference": x - y,
+    "sin of a difference": x - y,
+    "tan - another": x - 1,
+    "atan - another": x - 1,
+    "tanh - another": x - 1,
+    "sinh - another": x - 1,
+    "cosh - another": x - 1,
 }
 """What V has to be for a rule to hold."""
+
+SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
+    "square root - another": {U: x + 2, V: x + 1},
+    "1 over a square root - another": {U: x + 2, V: x + 1},
+    "cos of a sum": {U: y, V: x - y},
+    "sin of a sum": {U: y, V: x - y},
+    "log(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},
+    "log(U) - log1p(V)": {U: x**2 + 4, V: x**2 + 2},
+    "log1p(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},
+    "log1p(U) - log1p(V)": {U: x**2 + 4, V: x**2 + 2},
+    "mean_any_root over a factor": {U: x, V: x, C: y + 1},
+}
+"""What wildcards have to be for a rule to hold."""
+
+
+def of_x_and_y(rule: Rule) -> dict[Symbol, Expr]:
+    most = {U: x, V: SPECIAL.get(rule.name, y), C: sympy.Integer(3)}
+    return most | SPECIAL_WILDCARDS.get(rule.name, {})
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
 def test_the_engine_finds_each_rule(rule: Rule) -> None:
     steps: list[Step] = []
-    written = {U: x, V: SPECIAL.get(rule.name, y), C: sympy.Integer(3)}
+    written = of_x_and_y(rule)
     if rule.name == "v times exp":
         written = {U: x, V: y}
     pattern = rule.pattern
@@ -206,7 +240,7 @@ def test_sums_are_found_at_any_multiple_among_other_terms(rule: Rule) -> None:
     if rule.name == "1 - one side or the other":
         return  # multiplied out, it is another sum
     steps: list[Step] = []
-    inside = rule.pattern.xreplace({U: x, V: SPECIAL.get(rule.name, y), C: sympy.Integer(3)})
+    inside = rule.pattern.xreplace(of_x_and_y(rule))
     z = Symbol("z", real=True)
     recognise(sympy.expand_mul(-3 * z * inside) + y, frozenset({NUMBER}), steps)
     assert rule.name in {step.rule for step in steps}
@@ -418,6 +452,16 @@ def test_sums_of_fractions_are_one_without_what_cancels() -> None:
     assert float(one.xreplace({x: sympy.S.One})) == 0.39894228040143268 - 0.5
     one = dict(candidates.FORMS)["over one denominator"](ROOTED_FRACTION, frozenset({x}))
     assert one == 3 / (GROWING * (x + GROWING) ** 2)
+
+
+def test_one_fraction_leaves_squared_differences() -> None:
+    """The gradient by z of a divergence of two normal distributions, (1 + (x - y)**2)/(2*z**2)."""
+    z = Symbol("z", positive=True)
+    expr = 1 / z - (1 + (x - y) ** 2) / z**3
+    one = dict(candidates.FORMS)["over one denominator"](expr, frozenset({x, y, z}))
+    assert one != expr
+    assert one.has((x - y) ** 2)
+    assert not one.has(x**2)
 
 
 def test_a_normal_form_leaves_squared_differences() -> None:
@@ -1112,6 +1156,80 @@ def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
     gradients = simulated(variant.kernels["backward"], at)
     assert abs(value / (-5e10 / 0.3) - 1) < 1e-6
     assert [round(float(g), 5) for g in gradients] == [3.33333, -3.33333]
+
+
+POSITIVE = {"x": sympy.Interval.open(0, sympy.oo)}
+
+
+@formula(domain=POSITIVE)
+def root_step(x):  # type: ignore[no-untyped-def]
+    return sympy.sqrt(x + 1) - sympy.sqrt(x)
+
+
+@formula(domain=POSITIVE)
+def log_step(x):  # type: ignore[no-untyped-def]
+    return log(x + 1) - log(x)
+
+
+@formula
+def angle_step(x):  # type: ignore[no-untyped-def]
+    return sympy.atan(x + 1) - sympy.atan(x)
+
+
+@formula
+def sine_step(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sin(x + y) - sympy.sin(x)
+
+
+@formula
+def kinetic(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sqrt(x**2 + y**2) - y
+
+
+@formula
+def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
+    return (sympy.sqrt(y**2 - 4 * x * z) - y) / (2 * x)
+
+
+@pytest.mark.parametrize(
+    ("made", "point"),
+    [
+        (root_step, (1e12,)),
+        (log_step, (1e12,)),
+        (angle_step, (1e7,)),
+        (sine_step, (0.7, 1e-12)),
+        (sine_step, (40.0, 1e-3)),
+        (kinetic, (1e-3, 1e4)),
+        (kinetic, (1e15, -3.0)),
+        (quadratic_root, (1e-12, 2.0, 3.0)),
+        (quadratic_root, (0.7, -2.0, 1e-12)),
+    ],
+)
+def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]
+    """Conjugate roots, and a function at two points whose distance is known, in derivatives too."""
+    names = ("x", "y", "z")[: len(point)]
+    point = tuple(struct.unpack("f", struct.pack("f", each))[0] for each in point)
+    written = sympy.lambdify(names, made(*sympy.symbols(names)), "mpmath")
+    (variant,) = plan(made.definition).variants
+    at = dict(zip(names, point, strict=True))
+    with mp.workdps(80):
+        value = written(*map(mp.mpf, point))
+        orders = [tuple(int(k == n) for k in range(len(point))) for n in range(len(point))]
+        slopes = [mp.diff(written, tuple(map(mp.mpf, point)), order) for order in orders]
+    (got,) = simulated(variant.kernels["forward"], at)
+    assert abs(got / value - 1) < 1e-6
+    for slope, gradient in zip(
+        slopes, simulated(variant.kernels["backward"], {"grad": 1.0, **at}), strict=True
+    ):
+        assert abs(gradient - slope) < 2e-6 * abs(slope)
+
+
+def test_quadratic_formula_has_a_value_where_the_square_vanishes() -> None:
+    (variant,) = plan(quadratic_root.definition).variants
+    at = {"x": 0.0, "y": 2.0, "z": 3.0, "grad": 1.0}
+    assert simulated(variant.kernels["forward"], at) == [-1.5]
+    gradients = simulated(variant.kernels["backward"], at)
+    assert [float(each) for each in gradients] == [-9 / 8, 0.75, -0.5]
 
 
 def test_products_of_exponentials_are_one() -> None:

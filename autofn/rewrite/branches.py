@@ -188,6 +188,10 @@ def _with_one(program: Program, one: int, other: int, told: list[_Fact]) -> Prog
     together = added(nodes[one].op, tuple(args), nodes[one].n)
 
     instead = {one: together, other: together}
+    for k, node in enumerate(program.nodes):
+        args = [instead.get(arg, arg) for arg in node.args]
+        if node.op == "select" and args[1] == args[2]:
+            instead[k] = args[1]
     wanted = [tuple(instead.get(arg, arg) for arg in node.args) for node in nodes]
     count = len(program.nodes)
     places = [*range(count), *[max(one, other)] * (len(nodes) - count)]

@@ -12,7 +12,7 @@ from sympy import Abs, Add, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Sy
 
 from autofn import functions as heads
 from autofn import trees
-from autofn.compact import LIMIT, in_sines
+from autofn.compact import LIMIT, in_differences, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
 from autofn.rewrite.exponentials import exponents, in_exponential
@@ -427,7 +427,7 @@ def _one_fraction(node: Add) -> Expr | None:
     Decimal fractions are what they look like: 2.51 is 251/100.
     """
     decimal = {each: _fraction(each) for each in node.atoms(Float)}
-    exact = node.xreplace(decimal)
+    exact, differences = in_differences(node.xreplace(decimal))
     squares = {each: each.base for each in exact.atoms(sympy.Pow) if _is_root(each)}
     squares |= {each: each.args[0] ** 2 + each.args[1] for each in exact.atoms(heads.root_sum)}
     if len(set(squares.values())) > 1:
@@ -447,7 +447,8 @@ def _one_fraction(node: Add) -> Expr | None:
         numbers = [each for each in found.atoms(sympy.Rational) if each.q > 1]
         back = {exact: number for number, exact in decimal.items()}
         found = found.xreplace({each: back.get(each, Float(each, 40)) for each in numbers})
-    return found.xreplace({root: next(iter(_root_itself(each) for each in squares), S.One)})
+    found = found.xreplace({root: next(iter(_root_itself(each) for each in squares), S.One)})
+    return found.xreplace(differences)
 
 
 def _fraction(number: Float) -> Expr:

@@ -36,6 +36,7 @@ from autofn.rewrite.rules import (
     log_of_times_phi,
     log_of_times_sinh,
     logarithmic_mean,
+    mean_root_over,
     vanishes_with,
     varies,
     with_positive,
@@ -75,6 +76,9 @@ _OF_DIFFERENCES = {
 _OVER_LOGS = _NAMED["difference over that of logs"]
 _OVER_LOG = _NAMED["difference over the log of the ratio"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
+_ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
+_ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
+_OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
 
@@ -88,6 +92,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Add):
         if (share := _log_of_share(node)) is not None:
             return _LESS_LOG, share
+        if (mean := _with_mean_root(node)) is not None:
+            return mean
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
@@ -97,6 +103,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if (quotient := _difference_quotient(node, parameters)) is not None:
             return quotient
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
+        if found is None and (quotient := _mean_root_over(node, parameters)) is not None:
+            return quotient
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         if found is None and (parts := _times_logs(node, parameters)) is not None:
             return _TIMES_LOG, parts
@@ -355,6 +363,19 @@ def _multiple_of(u: Expr, multiple: Expr) -> Expr | None:
     return None
 
 
+def _mean_root_over(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
+    """The mean of u and sqrt(u**2 + v*d) over d: the quadratic formula, which has a limit at 0."""
+    for mean, fraction in itertools.permutations(node.args, 2):
+        d, power = fraction.as_base_exp()
+        if not isinstance(mean, heads.mean_any_root) or power != -1:
+            continue
+        u, product = mean.args
+        found = {U: u, V: sympy.cancel(product / d), C: d}
+        if _holds(_OVER_FACTOR, found, parameters):
+            return _OVER_FACTOR, node / mean * d * mean_root_over(u, found[V], d)
+    return None
+
+
 def _share(node: Mul) -> Expr | None:
     """exp(u) over a sum of exponentials, it among them, as a sigmoid: a softmax of any number."""
     for numerator in node.args:
@@ -390,6 +411,23 @@ def _log_of_share(node: Add) -> Expr | None:
                     shifted = [each - u for n, each in enumerate(terms) if n != k]
                     rest = functools.reduce(heads.logaddexp, shifted)
                     return left - multiple * heads.softplus(rest)
+    return None
+
+
+def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
+    """m*(root + u) or m*(1 + u/root) of root = sqrt(u**2 + v) in a sum, u a product."""
+    for term, other in itertools.permutations(node.args, 2):
+        ratio = term / other
+        for factor in Mul.make_args(ratio):
+            base, power = factor.as_base_exp()
+            u = ratio / factor
+            if power != -S.Half or not isinstance(base, Add) or u.is_number:
+                continue
+            if (square := u**2) in base.args:
+                left = [each for each in node.args if each not in (term, other)]
+                rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
+                mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: base - square})
+                return rule, Add(*left, other * mean)
     return None
 
 

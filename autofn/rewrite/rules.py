@@ -8,6 +8,7 @@ the replacement has not. `match` says how patterns are found. No rule knows a fo
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -58,6 +59,7 @@ from autofn.functions import (
     logaddexp,
     logcosh,
     loggamma,
+    mean_any_root,
     mean_root,
     normcdf,
     phi,
@@ -199,10 +201,34 @@ def _are_of_one_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return tensors[0] == tensors[1] != set() and minus(u, v).is_polynomial(*tensors[0])
 
 
+def _share_a_term(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U and V are sums with a term in common, that of a tensor: x + y and x."""
+    u, v = ({*Add.make_args(sympy.expand_mul(found[each]))} for each in (U, V))
+    return any(varies(each, parameters) for each in u & v)
+
+
+def _are_a_step_apart(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is V and a number or parameter."""
+    u, v = found[U], found[V]
+    return varies(v, parameters) and not varies(minus(u, v), parameters)
+
+
+def _add_up(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether U + V has fewer terms than U and V have."""
+    u, v = (sympy.expand_mul(found[each]) for each in (U, V))
+    return len(Add.make_args(u + v)) < len(Add.make_args(u)) + len(Add.make_args(v))
+
+
 def _is_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U is V times a number, or times one of run time, and 0 where V is."""
     u, v = found[U], found[V]
     return varies(v, parameters) and not varies(sympy.cancel(u / v), parameters)
+
+
+def _is_new_quadratic(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether the factor C may vanish by itself, and U is not bounded yet."""
+    symbols = trees.symbols(found[C])
+    return bool(symbols) and symbols.isdisjoint(trees.symbols(found[V])) and not found[U].has(Max)
 
 
 def _is_new_multiple(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -488,6 +514,30 @@ def _softplus_less_softplus(u: Expr, v: Expr) -> Expr:
     return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
 
 
+def mean_root_over(u: Expr, v: Expr, factor: Expr) -> Expr:
+    near = v / (4 * mean_any_root(-u, v * factor))
+    # Marked as done by its bound.
+    far = mean_any_root(Max(u, 0), v * factor) / factor
+    return Piecewise((near, u <= 0), (far, True), evaluate=False)
+
+
+def _log_less_log(log_u: type[Expr], log_v: type[Expr]) -> Rule:
+    """Of log(u) - log(v), where either may be of 1 + U or 1 + V."""
+    more = {log: S.Zero, log1p: S.One}
+    v = V + more[log_v]
+
+    def where(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+        of_logs = {U: found[U] + more[log_u], V: found[V] + more[log_v]}
+        shared = _share_a_term(of_logs, parameters) and of_logs[V].is_positive
+        return bool(shared) and _is_greater(of_logs, parameters)
+
+    return Rule(
+        f"{log_u(U)} - {log_v(V)}", log_u(U) - log_v(V),
+        log1p((minus(U, V) + more[log_u] - more[log_v]) / v),
+        _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=where,
+    )  # fmt: skip
+
+
 _NOTHING = Integer(2000)
 """Whose negative's exponential is 0 in any dtype, as is the derivative of that."""
 
@@ -604,6 +654,60 @@ SUMS = (
          _CANCELS, _GOLDBERG, {U: -1e3, C: 1.0}),
     Rule("1 - u over root", 1 - U / root_sum(U, C), 2 * mean_root(-U, C) / root_sum(U, C),
          _CANCELS, _GOLDBERG, {U: 1e3, C: 1.0}),
+    Rule("root of a square and more, + u", sqrt(U**2 + V) + U, 2 * mean_any_root(U, V),
+         _CANCELS, _GOLDBERG, {U: -1e3, V: 1.0}),
+    Rule("1 + u over the root of a square and more", 1 + U / sqrt(U**2 + V),
+         2 * mean_any_root(U, V) / sqrt(U**2 + V),
+         _CANCELS, _GOLDBERG, {U: -1e3, V: 1.0}),
+    Rule("mean_any_root less half of its root", mean_any_root(U, V) - sqrt(U**2 + V) / 2, U / 2,
+         _CANCELS, _GOLDBERG, {U: 1e-3, V: 1.0}),
+    Rule("root - another root", root_sum(U, C) - root_sum(U, V),
+         (C - V) / (root_sum(U, C) + root_sum(U, V)),
+         _CANCELS, _HERBIE, {U: 1e3, C: 2.0, V: 1.0}),
+    Rule("square root - another", sqrt(U) - sqrt(V), minus(U, V) / (sqrt(U) + sqrt(V)),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("1 over a square root - another", 1 / sqrt(U) - 1 / sqrt(V),
+         -minus(U, V) / (sqrt(U) * sqrt(V) * (sqrt(U) + sqrt(V))),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("cube root - another", cbrt(U) - cbrt(V),
+         minus(U, V) / (cbrt(U) ** 2 + cbrt(U) * cbrt(V) + cbrt(V) ** 2),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("difference of inverses", 1 / U - 1 / V, -minus(U, V) / (U * V),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("difference of cubes", U**3 - V**3, minus(U, V) * (U**2 + U * V + V**2),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("difference of fourth powers", U**4 - V**4, minus(U, V) * (U + V) * (U**2 + V**2),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("difference of fifth powers", U**5 - V**5,
+         minus(U, V) * (U**4 + U**3 * V + U**2 * V**2 + U * V**3 + V**4),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    *(_log_less_log(*logs) for logs in itertools.product((log, log1p), repeat=2)),
+    Rule("exp - another", exp(U) - exp(V), exp(V) * expm1(minus(U, V)),
+         _CANCELS, _HERBIE, {U: 10.0001, V: 10.0}, where=_share_a_term),
+    Rule("sin - another", sin(U) - sin(V), 2 * cos((U + V) / 2) * sin(minus(U, V) / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 10.0001, V: 10.0}, where=_share_a_term),
+    Rule("cos - another", cos(U) - cos(V), -2 * sin((U + V) / 2) * sin(minus(U, V) / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 10.0001, V: 10.0}, where=_share_a_term),
+    Rule("cos of a sum", cos(U) * cos(V) - sin(U) * sin(V), cos(U + V),
+         _CANCELS, _ABRAMOWITZ, {U: 0.785, V: 0.785}, where=_add_up),
+    Rule("sin of a sum", sin(U) * cos(V) + cos(U) * sin(V), sin(U + V),
+         _CANCELS, _ABRAMOWITZ, {U: 0.785, V: -0.78501}, where=_add_up),
+    Rule("cos of a difference", cos(U) * cos(V) + sin(U) * sin(V), cos(minus(U, V)),
+         _CANCELS, _ABRAMOWITZ, {U: 0.785, V: -0.785}, where=_share_a_term),
+    Rule("sin of a difference", sin(U) * cos(V) - cos(U) * sin(V), sin(minus(U, V)),
+         _CANCELS, _ABRAMOWITZ, {U: 0.785, V: 0.78501}, where=_share_a_term),
+    Rule("tan - another", tan(U) - tan(V), sin(minus(U, V)) / (cos(U) * cos(V)),
+         _CANCELS, _ABRAMOWITZ, {U: 1.0001, V: 1.0}, where=_are_a_step_apart),
+    Rule("atan - another", atan(U) - atan(V), atan2(minus(U, V), 1 + U * V),
+         _CANCELS, _ABRAMOWITZ, {U: 1000.01, V: 1000.0}, where=_are_a_step_apart),
+    Rule("tanh - another", tanh(U) - tanh(V),
+         2 * tanh(minus(U, V))
+         * (sigmoid(2 * U) * sigmoid(-2 * V) + sigmoid(2 * V) * sigmoid(-2 * U)),
+         _CANCELS, _ABRAMOWITZ, {U: 11.0, V: 10.0}, where=_share_a_term),
+    Rule("sinh - another", sinh(U) - sinh(V), 2 * cosh((U + V) / 2) * sinh(minus(U, V) / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 10.0001, V: 10.0}, where=_share_a_term),
+    Rule("cosh - another", cosh(U) - cosh(V), 2 * sinh((U + V) / 2) * sinh(minus(U, V) / 2),
+         _CANCELS, _ABRAMOWITZ, {U: 10.0001, V: 10.0}, where=_share_a_term),
     Rule("softplus in two parts", Max(U, 0) + softplus(-Abs(U)), softplus(U),
          "its derivative at 0 would be that of |u|", _PYTORCH, {}),
     Rule("max + min of equal signs", Max(U, 0) + Min(V, 0),
@@ -653,6 +757,11 @@ PRODUCTS = (
          _OVERFLOWS, "hypot", {U: 100.0, C: 1.0}),
     Rule("exp over the square of its root", exp(U) / root_sum(exp(U / 2), C) ** 2,
          sigmoid(U - log(C)), _OVERFLOWS, _HERBIE, {U: 100.0, C: 1.0}),
+    Rule("mean_any_root over a factor", mean_any_root(U, V * C) / C, mean_root_over(U, V, C),
+         "0 / 0 where the factor vanishes, and few digits beside", _GOLDBERG,
+         {U: -1e3, V: 1.0, C: 1e-40}, where=_is_new_quadratic),
+    Rule("mean_any_root times its mirror", mean_any_root(U, V) * mean_any_root(-U, V), V / 4,
+         _CANCELS, _GOLDBERG, {}),
     Rule("mean_root times its mirror", mean_root(U, C) * mean_root(-U, C), C / 4,
          "one is subnormal where the other is large", _GOLDBERG, {U: 3e38, C: 1.0}),
     Rule("sin times cos", sin(U) * cos(U), sin(2 * U) / 2, "one function", _ABRAMOWITZ, {}),

@@ -42,8 +42,8 @@ template <autofn::Way kWay, typename T, typename... R>
 AUTOFN_FN T times_sech2(T v, T x, R... rest) {
   const T y = T(2) * std::fabs(x);
   const T e = autofn::value(autofn::decay<kWay>(y, (T(2) * (x < T(0) ? rest : -rest))...));
-  const T r = autofn::reciprocal<kWay>(T(1) + e);
-  return autofn::times_decay<kWay>(T(4) * v * r * r, y, (T(2) * (x < T(0) ? rest : -rest))...);
+  const T factor = autofn::quotient<kWay>(T(4) * v, std::fma(e, e + T(2), T(1)));
+  return autofn::times_decay<kWay>(factor, y, (T(2) * (x < T(0) ? rest : -rest))...);
 }
 
 // x within [low, high]; NaN stays NaN.

@@ -47,14 +47,12 @@ AUTOFN_FN void huber_double_backward(
   const T v0 = input - target;
   const bool c0 = delta >= std::fabs(v0);
   const T v1 = delta * sign(v0);
-  const T v2 = c0 ? T(1) : T(0);
-  const T v3 = d_input * grad;
-  const T v4 = c0 ? T(-1) : T(0);
-  const T v5 = grad * d_target;
-  const T v6 = along(d_target, d_target * (c0 ? -v0 : -v1));
-  grad_grad = along(d_input, d_input * (c0 ? v0 : v1)) + v6;
-  grad_input = along(d_input, v2 * v3) + along(d_target, v4 * v5);
-  grad_target = along(d_input, v3 * v4) + along(d_target, v2 * v5);
+  const T v2 = d_input * grad;
+  const T v3 = grad * d_target;
+  const T v4 = along(d_target, d_target * (c0 ? -v0 : -v1));
+  grad_grad = along(d_input, d_input * (c0 ? v0 : v1)) + v4;
+  grad_input = along(d_input, c0 ? v2 : T(0)) + along(d_target, c0 ? -v3 : T(0));
+  grad_target = along(d_input, c0 ? -v2 : T(0)) + along(d_target, c0 ? v3 : T(0));
 }
 
 }  // namespace autofn_huber

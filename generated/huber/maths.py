@@ -13,7 +13,7 @@ In PyTorch operations: tensors broadcast against each other and are in the compu
 
 import torch
 
-from ._tensors import add, scalar
+from ._tensors import add
 
 
 def _sign(x):
@@ -48,26 +48,22 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, delta):
     grad_grad = grad_input = grad_target = None
     if needs[0]:
         v1 = delta * _sign(v0)
-    if needs[1] or needs[2]:
-        v2 = c0.to(grad.dtype)
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v3 = d_input_ * grad
-    if needs[1] or needs[2]:
-        v4 = torch.where(c0, scalar(-1, grad), 0)
+        v2 = d_input_ * grad
     if (needs[1] or needs[2]) and d_target is not None:
-        v5 = grad * d_target
+        v3 = grad * d_target
     if needs[0] and d_input_ is not None:
         grad_grad = d_input_ * torch.where(c0, v0, v1)
     if needs[0] and d_target is not None:
         grad_grad = add(grad_grad, d_target * torch.where(c0, -v0, -v1))
     if needs[1] and d_input_ is not None:
-        grad_input = v2 * v3
+        grad_input = torch.where(c0, v2, 0)
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, v4 * v5)
+        grad_input = add(grad_input, torch.where(c0, -v3, 0))
     if needs[2] and d_input_ is not None:
-        grad_target = v3 * v4
+        grad_target = torch.where(c0, -v2, 0)
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v2 * v5)
+        grad_target = add(grad_target, torch.where(c0, v3, 0))
     return grad_grad, grad_input, grad_target
 
 
@@ -91,24 +87,20 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, delta):
     d_grad_input = d_grad_target = None
     if d_grad is not None:
         v1 = delta * _sign(v0)
-    if d_input_ is not None or d_target is not None:
-        v2 = c0.to(grad.dtype)
     if d_input_ is not None:
-        v3 = d_input_ * grad
-    if d_target is not None or d_input_ is not None:
-        v4 = torch.where(c0, scalar(-1, grad), 0)
+        v2 = d_input_ * grad
     if d_target is not None:
-        v5 = grad * d_target
+        v3 = grad * d_target
     if needs[0] and d_grad is not None:
         d_grad_input = d_grad * torch.where(c0, v0, v1)
     if needs[0] and d_input_ is not None:
-        d_grad_input = add(d_grad_input, v2 * v3)
+        d_grad_input = add(d_grad_input, torch.where(c0, v2, 0))
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, v4 * v5)
+        d_grad_input = add(d_grad_input, torch.where(c0, -v3, 0))
     if needs[1] and d_grad is not None:
         d_grad_target = d_grad * torch.where(c0, -v0, -v1)
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, v3 * v4)
+        d_grad_target = add(d_grad_target, torch.where(c0, -v2, 0))
     if needs[1] and d_target is not None:
-        d_grad_target = add(d_grad_target, v2 * v5)
+        d_grad_target = add(d_grad_target, torch.where(c0, v3, 0))
     return d_grad_input, d_grad_target

@@ -45,9 +45,10 @@ AUTOFN_FN void pinball_backward(
   const T v3 = v0 * v2;
   const bool c0 = v1 == v3;
   const T v4 = v1 > v3 ? quantile : c0 ? T(0.5) * quantile : T(0);
-  const T v5 = v2 * (v1 < v3 ? T(1) : c0 ? T(0.5) : T(0));
-  grad_input = grad * (-v5 - v4);
-  grad_target = grad * (v4 + v5);
+  const bool c1 = v1 < v3;
+  const T v5 = T(0.5) * v2;
+  grad_input = grad * ((c1 ? -v2 : c0 ? -v5 : T(0)) - v4);
+  grad_target = grad * (v4 + (c1 ? v2 : c0 ? v5 : T(0)));
 }
 
 // Not needed: grad.
@@ -59,8 +60,10 @@ AUTOFN_FN T pinball_double_backward(T grad, T d_input, T d_target, T input, T ta
   const T v3 = v0 * v2;
   const bool c0 = v1 == v3;
   const T v4 = v1 > v3 ? quantile : c0 ? T(0.5) * quantile : T(0);
-  const T v5 = v2 * (v1 < v3 ? T(1) : c0 ? T(0.5) : T(0));
-  return along(d_input, d_input * (-v5 - v4)) + along(d_target, d_target * (v4 + v5));
+  const bool c1 = v1 < v3;
+  const T v5 = T(0.5) * v2;
+  const T v6 = along(d_input, d_input * ((c1 ? -v2 : c0 ? -v5 : T(0)) - v4));
+  return v6 + along(d_target, d_target * (v4 + (c1 ? v2 : c0 ? v5 : T(0))));
 }
 
 }  // namespace autofn_pinball

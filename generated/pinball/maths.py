@@ -37,12 +37,13 @@ def vjp(needs, grad, input_, target, quantile):
     c0 = v1 == v3
     v4 = torch.where(c0, scalar(0.5 * quantile, grad), 0)
     v5 = torch.where(v1 > v3, quantile, v4)
-    v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, grad), 0))
+    c1 = v1 < v3
+    v6 = 0.5 * v2
     grad_input = grad_target = None
     if needs[0]:
-        grad_input = grad * (-v6 - v5)
+        grad_input = grad * (torch.where(c1, -v2, torch.where(c0, scalar(-v6, grad), 0)) - v5)
     if needs[1]:
-        grad_target = grad * (v5 + v6)
+        grad_target = grad * (v5 + torch.where(c1, v2, torch.where(c0, scalar(v6, grad), 0)))
     return grad_input, grad_target
 
 
@@ -57,11 +58,15 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, quantile):
         c0 = v1 == v3
         v4 = torch.where(c0, scalar(0.5 * quantile, grad), 0)
         v5 = torch.where(v1 > v3, quantile, v4)
-        v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, grad), 0))
+        c1 = v1 < v3
+        v6 = 0.5 * v2
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * (-v6 - v5)
+        v7 = torch.where(c1, -v2, torch.where(c0, scalar(-v6, grad), 0)) - v5
+        grad_grad = d_input_ * v7
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, d_target * (v5 + v6))
+        grad_grad = add(
+            grad_grad, d_target * (v5 + torch.where(c1, v2, torch.where(c0, scalar(v6, grad), 0)))
+        )
     return grad_grad, None, None
 
 
@@ -74,12 +79,15 @@ def jvp(d_input_, d_target, input_, target, quantile):
     c0 = v1 == v3
     v4 = torch.where(c0, scalar(0.5 * quantile, input_), 0)
     v5 = torch.where(v1 > v3, quantile, v4)
-    v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, input_), 0))
+    c1 = v1 < v3
+    v6 = 0.5 * v2
     d_out = None
     if d_input_ is not None:
-        d_out = d_input_ * (-v6 - v5)
+        v7 = torch.where(c1, -v2, torch.where(c0, scalar(-v6, input_), 0)) - v5
+        d_out = d_input_ * v7
     if d_target is not None:
-        d_out = add(d_out, d_target * (v5 + v6))
+        v8 = v5 + torch.where(c1, v2, torch.where(c0, scalar(v6, input_), 0))
+        d_out = add(d_out, d_target * v8)
     return d_out
 
 
@@ -94,9 +102,10 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, quantile):
         c0 = v1 == v3
         v4 = torch.where(c0, scalar(0.5 * quantile, grad), 0)
         v5 = torch.where(v1 > v3, quantile, v4)
-        v6 = v2 * torch.where(v1 < v3, 1, torch.where(c0, scalar(0.5, grad), 0))
+        c1 = v1 < v3
+        v6 = 0.5 * v2
     if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * (-v6 - v5)
+        d_grad_input = d_grad * (torch.where(c1, -v2, torch.where(c0, scalar(-v6, grad), 0)) - v5)
     if needs[1] and d_grad is not None:
-        d_grad_target = d_grad * (v5 + v6)
+        d_grad_target = d_grad * (v5 + torch.where(c1, v2, torch.where(c0, scalar(v6, grad), 0)))
     return d_grad_input, d_grad_target

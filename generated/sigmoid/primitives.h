@@ -433,7 +433,7 @@ template <Way kWay, typename T> AUTOFN_FN T expm1(T x, T rest) {
   return weighs ? std::fma(e + T(1), rest, e) : e;
 }
 
-// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+// 1 / d for d in [1, 4]; on a GPU without division's slow path, by Newton's steps.
 template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
     T r = hardware_reciprocal(d);
@@ -443,6 +443,11 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   } else {
     return T(1) / d;
   }
+}
+
+// v / d likewise.
+template <Way kWay, typename T> AUTOFN_FN T quotient(T v, T d) {
+  return kCuda ? v * reciprocal<kWay>(d) : v / d;
 }
 
 }  // namespace autofn

@@ -50,15 +50,13 @@ AUTOFN_FN void smooth_l1_double_backward(
   const T v1 = input - target;
   const bool c0 = beta > std::fabs(v1);
   const T v2 = sign(v1);
-  const T v3 = c0 ? v0 : T(0);
-  const T v4 = d_input * grad;
-  const T v5 = c0 ? -v0 : T(0);
-  const T v6 = grad * d_target;
-  const T v7 = v0 * v1;
-  const T v8 = along(d_target, d_target * (c0 ? -v7 : -v2));
-  grad_grad = along(d_input, d_input * (c0 ? v7 : v2)) + v8;
-  grad_input = along(d_input, v3 * v4) + along(d_target, v5 * v6);
-  grad_target = along(d_input, v4 * v5) + along(d_target, v3 * v6);
+  const T v3 = v0 * v1;
+  const T v4 = v0 * (d_input * grad);
+  const T v5 = v0 * (grad * d_target);
+  const T v6 = along(d_target, d_target * (c0 ? -v3 : -v2));
+  grad_grad = along(d_input, d_input * (c0 ? v3 : v2)) + v6;
+  grad_input = along(d_input, c0 ? v4 : T(0)) + along(d_target, c0 ? -v5 : T(0));
+  grad_target = along(d_input, c0 ? -v4 : T(0)) + along(d_target, c0 ? v5 : T(0));
 }
 
 }  // namespace autofn_smooth_l1

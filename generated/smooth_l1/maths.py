@@ -52,27 +52,23 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, beta):
     grad_grad = grad_input = grad_target = None
     if needs[0]:
         v2 = _sign(v1)
-        v7 = v0 * v1
-    if needs[1] or needs[2]:
-        v3 = torch.where(c0, v0, 0)
+        v3 = v0 * v1
     if (needs[1] or needs[2]) and d_input_ is not None:
-        v4 = d_input_ * grad
-    if needs[1] or needs[2]:
-        v5 = torch.where(c0, -v0, 0)
+        v4 = v0 * (d_input_ * grad)
     if (needs[1] or needs[2]) and d_target is not None:
-        v6 = grad * d_target
+        v5 = v0 * (grad * d_target)
     if needs[0] and d_input_ is not None:
-        grad_grad = d_input_ * torch.where(c0, v7, v2)
+        grad_grad = d_input_ * torch.where(c0, v3, v2)
     if needs[0] and d_target is not None:
-        grad_grad = add(grad_grad, d_target * torch.where(c0, -v7, -v2))
+        grad_grad = add(grad_grad, d_target * torch.where(c0, -v3, -v2))
     if needs[1] and d_input_ is not None:
-        grad_input = v3 * v4
+        grad_input = torch.where(c0, v4, 0)
     if needs[1] and d_target is not None:
-        grad_input = add(grad_input, v5 * v6)
+        grad_input = add(grad_input, torch.where(c0, -v5, 0))
     if needs[2] and d_input_ is not None:
-        grad_target = v4 * v5
+        grad_target = torch.where(c0, -v4, 0)
     if needs[2] and d_target is not None:
-        grad_target = add(grad_target, v3 * v6)
+        grad_target = add(grad_target, torch.where(c0, v5, 0))
     return grad_grad, grad_input, grad_target
 
 
@@ -100,25 +96,21 @@ def vjp_jvp(needs, d_grad, d_input_, d_target, grad, input_, target, beta):
     d_grad_input = d_grad_target = None
     if d_grad is not None:
         v2 = _sign(v1)
-        v7 = v0 * v1
-    if d_input_ is not None or d_target is not None:
-        v3 = torch.where(c0, v0, 0)
+        v3 = v0 * v1
     if d_input_ is not None:
-        v4 = d_input_ * grad
-    if d_target is not None or d_input_ is not None:
-        v5 = torch.where(c0, -v0, 0)
+        v4 = v0 * (d_input_ * grad)
     if d_target is not None:
-        v6 = grad * d_target
+        v5 = v0 * (grad * d_target)
     if needs[0] and d_grad is not None:
-        d_grad_input = d_grad * torch.where(c0, v7, v2)
+        d_grad_input = d_grad * torch.where(c0, v3, v2)
     if needs[0] and d_input_ is not None:
-        d_grad_input = add(d_grad_input, v3 * v4)
+        d_grad_input = add(d_grad_input, torch.where(c0, v4, 0))
     if needs[0] and d_target is not None:
-        d_grad_input = add(d_grad_input, v5 * v6)
+        d_grad_input = add(d_grad_input, torch.where(c0, -v5, 0))
     if needs[1] and d_grad is not None:
-        d_grad_target = d_grad * torch.where(c0, -v7, -v2)
+        d_grad_target = d_grad * torch.where(c0, -v3, -v2)
     if needs[1] and d_input_ is not None:
-        d_grad_target = add(d_grad_target, v4 * v5)
+        d_grad_target = add(d_grad_target, torch.where(c0, -v4, 0))
     if needs[1] and d_target is not None:
-        d_grad_target = add(d_grad_target, v3 * v6)
+        d_grad_target = add(d_grad_target, torch.where(c0, v5, 0))
     return d_grad_input, d_grad_target

@@ -435,7 +435,7 @@ template <Way kWay, typename T> AUTOFN_FN T log1p(T x) {
   }
 }
 
-// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+// 1 / d for d in [1, 4]; on a GPU without division's slow path, by Newton's steps.
 template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
     T r = hardware_reciprocal(d);
@@ -445,6 +445,11 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   } else {
     return T(1) / d;
   }
+}
+
+// v / d likewise.
+template <Way kWay, typename T> AUTOFN_FN T quotient(T v, T d) {
+  return kCuda ? v * reciprocal<kWay>(d) : v / d;
 }
 
 }  // namespace autofn

@@ -73,14 +73,14 @@ template <typename T>
 AUTOFN_FN void star_relu_double_backward(
     T grad, T d_x, T d_scale, T d_bias, T x, T scale, T& grad_grad, T& grad_x, T& grad_scale) {
   const T v0 = maximum(x, T(0));
-  const T v1 = x > T(0) ? T(1) : T(0);
-  const T v2 = v1 * (T(2) * v0);
-  const T v3 = d_x * scale;
-  const T v4 = v2 * grad;
-  const T v5 = along(d_x, v2 * v3) + along(d_scale, v0 * (v0 * d_scale));
-  grad_grad = v5 + along(d_bias, d_bias);
-  grad_x = along(d_x, grad * (v3 * (T(2) * v1))) + along(d_scale, v4 * d_scale);
-  grad_scale = along(d_x, d_x * v4);
+  const bool c0 = x > T(0);
+  const T v1 = c0 ? T(2) * v0 : T(0);
+  const T v2 = d_x * scale;
+  const T v3 = v1 * grad;
+  const T v4 = along(d_x, v1 * v2) + along(d_scale, v0 * (v0 * d_scale));
+  grad_grad = v4 + along(d_bias, d_bias);
+  grad_x = along(d_x, c0 ? grad * (T(2) * v2) : T(0)) + along(d_scale, v3 * d_scale);
+  grad_scale = along(d_x, d_x * v3);
 }
 }  // namespace scalar
 

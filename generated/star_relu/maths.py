@@ -38,24 +38,24 @@ def double_vjp(needs, d_x, d_scale, d_bias, grad, x, scale):
     grad_grad = grad_x = grad_scale = None
     if d_x is not None or d_scale is not None:
         v0 = torch.relu(x)
-        v1 = (x > 0).to(grad.dtype)
-        v2 = v1 * (2 * v0)
+        c0 = x > 0
+        v1 = torch.where(c0, 2 * v0, 0)
     if (needs[0] or needs[1]) and d_x is not None:
-        v3 = d_x * scale
+        v2 = d_x * scale
     if (needs[1] or needs[2]) and (d_scale is not None or d_x is not None):
-        v4 = v2 * grad
+        v3 = v1 * grad
     if needs[0] and d_x is not None:
-        grad_grad = v2 * v3
+        grad_grad = v1 * v2
     if needs[0] and d_scale is not None:
         grad_grad = add(grad_grad, v0**2 * d_scale)
     if needs[0] and d_bias is not None:
         grad_grad = add(grad_grad, d_bias.clone())
     if needs[1] and d_x is not None:
-        grad_x = grad * (v3 * (2 * v1))
+        grad_x = torch.where(c0, grad * (2 * v2), 0)
     if needs[1] and d_scale is not None:
-        grad_x = add(grad_x, v4 * d_scale)
+        grad_x = add(grad_x, v3 * d_scale)
     if needs[2] and d_x is not None:
-        grad_scale = d_x * v4
+        grad_scale = d_x * v3
     return grad_grad, grad_x, grad_scale
 
 
@@ -78,23 +78,23 @@ def vjp_jvp(needs, d_grad, d_x, d_scale, grad, x, scale):
     d_grad_x = d_grad_scale = d_grad_bias = None
     if needs[0] or needs[1]:
         v0 = torch.relu(x)
-        v1 = (x > 0).to(grad.dtype)
+        c0 = x > 0
     if needs[0] and (d_grad is not None or d_x is not None):
-        v2 = 2 * v1 * scale
+        v1 = torch.where(c0, 2 * scale, 0)
     if (needs[0] or needs[1]) and d_x is not None:
-        v3 = d_x * grad
+        v2 = d_x * grad
     if (needs[0] or needs[1]) and (d_scale is not None or d_x is not None):
-        v4 = v1 * (2 * v0)
+        v3 = torch.where(c0, 2 * v0, 0)
     if needs[0] and d_grad is not None:
-        d_grad_x = v0 * v2 * d_grad
+        d_grad_x = v0 * v1 * d_grad
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v2 * v3)
+        d_grad_x = add(d_grad_x, v1 * v2)
     if needs[0] and d_scale is not None:
-        d_grad_x = add(d_grad_x, grad * (v4 * d_scale))
+        d_grad_x = add(d_grad_x, grad * (v3 * d_scale))
     if needs[1] and d_grad is not None:
         d_grad_scale = d_grad * v0**2
     if needs[1] and d_x is not None:
-        d_grad_scale = add(d_grad_scale, v3 * v4)
+        d_grad_scale = add(d_grad_scale, v2 * v3)
     if needs[2] and d_grad is not None:
         d_grad_bias = d_grad.clone()
     return d_grad_x, d_grad_scale, d_grad_bias

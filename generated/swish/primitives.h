@@ -373,7 +373,7 @@ template <Way kWay, typename T, typename... R> AUTOFN_FN T times_decay(T v, T y,
   }
 }
 
-// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+// 1 / d for d in [1, 4]; on a GPU without division's slow path, by Newton's steps.
 template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
     T r = hardware_reciprocal(d);
@@ -383,6 +383,11 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   } else {
     return T(1) / d;
   }
+}
+
+// v / d likewise.
+template <Way kWay, typename T> AUTOFN_FN T quotient(T v, T d) {
+  return kCuda ? v * reciprocal<kWay>(d) : v / d;
 }
 
 }  // namespace autofn

@@ -529,7 +529,7 @@ AUTOFN_FN DoubleDouble expm1_dd(DoubleDouble x) {
   return choose(x.high < -200.0, DoubleDouble(-1.0), choose(x.high == 0.0, x, p));
 }
 
-// 1 / d for d in [1, 2]; on a GPU without division's slow path, by Newton's steps.
+// 1 / d for d in [1, 4]; on a GPU without division's slow path, by Newton's steps.
 template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   if constexpr (kCuda) {
     T r = hardware_reciprocal(d);
@@ -539,6 +539,11 @@ template <Way kWay, typename T> AUTOFN_FN T reciprocal(T d) {
   } else {
     return T(1) / d;
   }
+}
+
+// v / d likewise.
+template <Way kWay, typename T> AUTOFN_FN T quotient(T v, T d) {
+  return kCuda ? v * reciprocal<kWay>(d) : v / d;
 }
 
 AUTOFN_FN double rounded(DoubleDouble a) { return a.high; }

@@ -67,6 +67,10 @@ const F = (() => {
   };
   const softplus = (x) => Math.max(x, 0) + Math.log1p(Math.exp(-Math.abs(x)));
   const sigmoid = (x) => (x < 0 ? Math.exp(x) / (1 + Math.exp(x)) : 1 / (1 + Math.exp(-x)));
+  const meanRoot = (a, c) => {
+    const root = Math.sqrt(a * a + c);
+    return a < 0 ? c / (root - a) / 2 : (a + root) / 2;
+  };
   return {
     erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
     spherical_bessel: bessel,
@@ -76,10 +80,7 @@ const F = (() => {
     sech2: (x) => { const e = Math.exp(-2 * Math.abs(x)); return 4 * e / ((1 + e) * (1 + e)); },
     clamp: (x, low, high) => Math.min(Math.max(x, low), high),
     root_sum: (a, c) => Math.sqrt(a * a + c),
-    mean_root: (a, c) => {
-      const root = Math.sqrt(a * a + c);
-      return a < 0 ? c / (root - a) / 2 : (a + root) / 2;
-    },
+    mean_root: meanRoot, mean_any_root: meanRoot,
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
     expm1mx: (x) => (Math.abs(x) < 1 ? x * x * phi(2, x) : Math.expm1(x) - x),
     log1pmx: (x) => {
