@@ -5,6 +5,7 @@ from __future__ import annotations
 import sympy
 from sympy import (
     Add,
+    Basic,
     Expr,
     Mul,
     Piecewise,
@@ -49,7 +50,10 @@ def compact(expr: Expr) -> Expr:
     if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
         fraction = _fraction(hidden)
         candidates += [fraction, *_by_relations(fraction, shown)]
-    return min(candidates, key=_size).xreplace(shown)
+    for found in sorted(candidates, key=_size):
+        if (whole := _with_logarithms(found, shown)) is not None:
+            return whole.xreplace(shown)
+    return expr
 
 
 def elementary(expr: Expr) -> Expr:
@@ -107,7 +111,7 @@ def _compact_piecewise(expr: Piecewise) -> Expr:
 
 def _skeleton(expr: Expr) -> tuple[Expr, dict[Symbol, Expr]]:
     """Its sums, products and whole powers; what they are made of stands hidden behind symbols."""
-    hidden: dict[Expr, Symbol] = {}
+    hidden: dict[Basic, Symbol] = {}
     deepest = 3 if trees.size(expr) > 5 * LIMIT else LIMIT
 
     def visit(node: Expr, depth: int) -> Expr:
@@ -115,12 +119,46 @@ def _skeleton(expr: Expr) -> tuple[Expr, dict[Symbol, Expr]]:
             return node
         if isinstance(node, Add | Mul) and depth < deepest:
             return node.func(*(visit(arg, depth + 1) for arg in node.args))
+        if isinstance(node, heads.xlogy) and depth < deepest:
+            # v*log(u), whose v may have more in common with the rest.
+            v, u = node.args
+            return visit(v, depth + 1) * hidden.setdefault(
+                _Logarithm(u), Symbol(f"_s{len(hidden)}", real=True)
+            )
         if isinstance(node, Pow) and node.exp.is_Rational and depth < deepest:
             return visit(node.base, depth) ** node.exp
         return hidden.setdefault(node, Symbol(f"_s{len(hidden)}", real=True))
 
     skeleton = visit(expr, 0)
     return skeleton, {symbol: _compact_inside(node) for node, symbol in hidden.items()}
+
+
+class _Logarithm(sympy.Function):  # type: ignore[misc]
+    """log(u) that something is multiplied by in xlogy."""
+
+    nargs = (1,)
+    is_real = True
+
+
+def _with_logarithms(found: Expr, shown: dict[Symbol, Expr]) -> Expr | None:
+    """What `_Logarithm` is multiplied by in xlogy again; None where that is no product."""
+    logarithms = {s: node.args[0] for s, node in shown.items() if isinstance(node, _Logarithm)}
+    if not (logarithms and found.free_symbols & logarithms.keys()):
+        return found
+    if isinstance(found, Add):
+        terms = [_with_logarithms(term, shown) for term in found.args]
+        return None if any(term is None for term in terms) else Add(*terms)
+    for factor in Mul.make_args(found):
+        rest = found / factor
+        if factor in logarithms:
+            return (
+                None
+                if rest.free_symbols & logarithms.keys()
+                else heads.xlogy(rest, logarithms[factor])
+            )
+        if isinstance(factor, Add) and factor.free_symbols & logarithms.keys():
+            return _with_logarithms(Add(*(rest * term for term in factor.args)), shown)
+    return None
 
 
 def _compact_inside(node: Expr) -> Expr:
@@ -159,7 +197,7 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
     for size in sizes:
         u, a = hidden.get(size.args[0], size.args[0]), nodes[size]
         s = nodes.get(sympy.sign(size.args[0]), Symbol("_s", real=True))
-        top, bottom = sympy.fraction(sympy.together(found.xreplace({u: s * a})))
+        top, bottom = sympy.fraction(sympy.together(_put(found, u, s * a)))
         if not top.is_polynomial(s) or bottom.has(s):
             return []
         found = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
@@ -169,6 +207,19 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
             return []
     found = found.xreplace(differences)
     return [] if found == expr else [found]
+
+
+def _put(expr: Expr, u: Expr, new: Expr) -> Expr:
+    """The expression with another in place of u, also where that is part of a sum."""
+    if not isinstance(u, Add):
+        return expr.xreplace({u: new})
+    terms = set(u.args)
+    sums = {
+        total: Add(new, *(term for term in total.args if term not in terms))
+        for total in expr.atoms(Add)
+        if terms <= set(total.args)
+    }
+    return expr.xreplace(sums)
 
 
 def _by_relations(fraction: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:

@@ -229,6 +229,17 @@ class pow1pm1(Head):
         return (1 + args[0]) ** args[1] - 1
 
 
+class log1mexp(Head):
+    """log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p."""
+
+    is_nonpositive = True
+    nargs = (1,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(1 - sympy.exp(args[0]))
+
+
 class logaddexp(Head):
     """log(exp(a) + exp(b))."""
 

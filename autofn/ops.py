@@ -429,6 +429,17 @@ _TABLE = [
         _softplus_rise_partials,
     ),
     Op(
+        "log1mexp",
+        "_log1mexp({0})",
+        "log1mexp<kWay>({0})",
+        64,
+        2.0,
+        lambda u: precise.log(-precise.expm1(u)),
+        heads.log1mexp,
+        lambda u: (-1 / heads.expm1(-u),),
+        domain=(-5.0, -0.1),
+    ),
+    Op(
         "logaddexp",
         "torch.logaddexp({0}, {1})",
         "logaddexp<kWay>({0}, {1})",
@@ -1105,6 +1116,7 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "softplus": "autofn::softplus_dd({0})",
     "softplus_rise": "autofn::softplus_rise_dd({0}, {1})",
     "logcosh": "autofn::logcosh_dd({0})",
+    "log1mexp": "autofn::log1mexp_dd({0})",
     "logaddexp": "autofn::logaddexp_dd({0}, {1})",
     "sin": "autofn::sin_dd({0})",
     "cos": "autofn::cos_dd({0})",
@@ -1180,6 +1192,10 @@ TORCH_HELPERS: Mapping[str, str] = {
     half = torch.where((v == 0) & (half == math.inf), 0, half)
     v = torch.where((u == -math.inf) & (abs(v) == math.inf), 0, v)
     return v * half * half''',
+    "_log1mexp": '''def _log1mexp(u):
+    """log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p."""
+    near, far = torch.clamp(u, min=-0.5), torch.clamp(u, max=-0.5)
+    return torch.where(u > -0.5, torch.log(-torch.expm1(near)), torch.log1p(-torch.exp(far)))''',
     "_sinh": '''def _sinh(x):
     """sinh(x), also where exp(x) has overflowed and it has not: there torch.sinh is infinite."""
     half = torch.exp(0.5 * torch.abs(x))
@@ -1419,6 +1435,11 @@ template <typename T> AUTOFN_FN T root_sum(T a, T c) {
 template <typename T> AUTOFN_FN T root_rest(T a, T c) {
   const T rest = a * (a / (root_sum(a, c) + std::sqrt(c)));
   return std::fabs(a) == T(INFINITY) ? std::fabs(a) : rest;
+}""",
+    "log1mexp": """// log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p.
+template <autofn::Way kWay, typename T> AUTOFN_FN T log1mexp(T u) {
+  const T near = autofn::log<kWay>(-autofn::expm1<kWay>(u));
+  return u > T(-0.5) ? near : autofn::log1p<kWay>(-autofn::exp<kWay>(u));
 }""",
     "logaddexp": """// log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)).
 template <autofn::Way kWay, typename T> AUTOFN_FN T logaddexp(T a, T b) {

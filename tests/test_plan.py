@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
+import sympy
 from mpmath import mp
 from sympy import Abs, Max, Symbol, exp, log, sin, sqrt, tanh
 
@@ -10,6 +13,7 @@ from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
 from autofn.plan import Plan, kernels, plan
 from autofn.program import CHANNEL, ELEMENT, Program
+from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import exact
 
 # mypy: disable-error-code="no-untyped-def"
@@ -226,3 +230,33 @@ def test_what_cancels_by_the_sign_of_an_input_is_gone() -> None:
     (variant,) = made(matern.definition).variants
     (gradient,) = variant.derivation.vjp
     assert gradient == -3 * Symbol("_grad", real=True) * x * exp(-sqrt(3) * Abs(x))
+
+
+def test_what_cancels_by_the_sign_of_a_sum_is_gone() -> None:
+    """The gradient of a rational function whose numerator has what is absolute below."""
+    x, b, grad = (Symbol(name, real=True) for name in ("x", "b", "_grad"))
+
+    @formula
+    def rational(x, b: Learnable = 0.5):
+        return (2 + b * x + x**2) / (1 + Abs(b * x + x**2))
+
+    (variant,) = made(rational.definition).variants
+    gradient = variant.derivation.vjp[0]
+    inner = b * x + x**2
+    expected = grad * (b + 2 * x) * (1 - 2 * sympy.sign(inner)) / (1 + Abs(inner)) ** 2
+    at = {x: sympy.Rational(7, 10), b: -sympy.Rational(3, 10)}
+    assert sympy.expand(gradient.subs(at) - expected.subs(at)) == 0
+    assert isinstance(gradient, sympy.Mul)
+
+
+def test_a_share_of_powers_has_a_gradient_by_its_exponent_far_out() -> None:
+    """x**n/(k**n + x**n), of which terms with log(x) cancel."""
+
+    @formula(domain={"x": sympy.Interval.open(0, sympy.oo)})
+    def share(x, k: Learnable = 1.0, n: Learnable = 2.0):
+        return x**n / (k**n + x**n)
+
+    (variant,) = made(share.definition).variants
+    at = {"grad": 1.0, "x": 2.0**30, "k": 2.0, "n": 2.0}
+    *_, by_n = simulated(variant.kernels["backward"], at)
+    assert by_n == pytest.approx(2.0**-58 * 29 * math.log(2), rel=1e-5)

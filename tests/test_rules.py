@@ -55,6 +55,8 @@ def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
         found = dict(zip(symbols, chosen, strict=True))
         if rule.name in ("beta", "log of a product with tanh") and min(chosen) < 0:
             continue  # its logarithms are those of absolute values
+        if rule.name == "log of a product with 1 - exp" and found[V] < 0:
+            continue  # it has a positive factor
         if found.get(C, 1) > 0:
             yield {s: sympy.Float(v, 40) for s, v in found.items()}
 
@@ -180,6 +182,7 @@ SPECIAL: dict[str, Expr] = {
     "exp - 1 over that of a multiple": NUMBER * x,
     "exp - exp of a multiple": NUMBER * x,
     "number - a multiple of exp": NUMBER,
+    "log of a product with 1 - exp": 1 + x**2,
     "cube root - another": x - 1,
     "difference of inverses": x - 1,
     "difference of cubes": x - 1,
@@ -1187,6 +1190,16 @@ def kinetic(x, y):  # type: ignore[no-untyped-def]
 
 
 @formula
+def survival(x):  # type: ignore[no-untyped-def]
+    return log(1 - exp(-exp(x)))
+
+
+@formula
+def log_odds(x, y):  # type: ignore[no-untyped-def]
+    return -log(1 / (1 + exp(-(x - y - log(1 - exp(x)) + log(1 - exp(y))))))
+
+
+@formula
 def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
     return (sympy.sqrt(y**2 - 4 * x * z) - y) / (2 * x)
 
@@ -1201,18 +1214,22 @@ def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
         (sine_step, (40.0, 1e-3)),
         (kinetic, (1e-3, 1e4)),
         (kinetic, (1e15, -3.0)),
+        (survival, (-200.0,)),
+        (survival, (3.5,)),
+        (log_odds, (-1e-3, -40.0)),
+        (log_odds, (-60.0, -1e-6)),
         (quadratic_root, (1e-12, 2.0, 3.0)),
         (quadratic_root, (0.7, -2.0, 1e-12)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]
-    """Conjugate roots, and a function at two points whose distance is known, in derivatives too."""
+    """Conjugate roots, functions at two points a step apart, and 1 - exp; in derivatives too."""
     names = ("x", "y", "z")[: len(point)]
     point = tuple(struct.unpack("f", struct.pack("f", each))[0] for each in point)
     written = sympy.lambdify(names, made(*sympy.symbols(names)), "mpmath")
     (variant,) = plan(made.definition).variants
     at = dict(zip(names, point, strict=True))
-    with mp.workdps(80):
+    with mp.workdps(200):
         value = written(*map(mp.mpf, point))
         orders = [tuple(int(k == n) for k in range(len(point))) for n in range(len(point))]
         slopes = [mp.diff(written, tuple(map(mp.mpf, point)), order) for order in orders]

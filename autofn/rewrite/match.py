@@ -32,6 +32,7 @@ from autofn.rewrite.rules import (
     Rule,
     U,
     V,
+    log1mexp_of_exp,
     log_of_times_expm1,
     log_of_times_phi,
     log_of_times_sinh,
@@ -60,6 +61,9 @@ _IN_PIECES = {
     heads.expm1(U): (_NAMED["log of a product with exp - 1"], log_of_times_expm1),
     heads.phi(S.One, U): (_NAMED["log of a product with phi_1"], log_of_times_phi),
 }
+_OF_INVERSE = _NAMED["log of an inverse"]
+_LESS_EXP = _NAMED["log of a product with 1 - exp"]
+_LESS_EXP_OF_EXP = _NAMED["log(1 - exp) of -exp"]
 _BY_ITSELF = {
     sympy.gamma: _NAMED["log of a product with gamma"],
     heads.power: _NAMED["log of a product with a power"],
@@ -78,6 +82,8 @@ _OVER_LOG = _NAMED["difference over the log of the ratio"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
+_OVER_EXP = _NAMED["exp - 1 over exp"]
+_EXP_OVER = _NAMED["exp over exp - 1"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
@@ -102,6 +108,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _OVER_SINE, angle
         if (quotient := _difference_quotient(node, parameters)) is not None:
             return quotient
+        if (mirrored := _less_exp(node)) is not None:
+            return mirrored
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         if found is None and (quotient := _mean_root_over(node, parameters)) is not None:
             return quotient
@@ -118,6 +126,10 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, sympy.log):
         if (logs := _logs_of_factors(node.args[0])) is not None:
             return logs
+        base, power = node.args[0].as_base_exp()
+        if power.is_Rational and power.is_negative:
+            is_even = power.is_Integer and power % 2 == 0
+            return _OF_INVERSE, power * sympy.log(sympy.Abs(base) if is_even else base)
         *others, last = LOGARITHMS
         found = _first(others, lambda rule: _whole(rule, node, parameters))
         if found is None and (parts := _log_of_product(node.args[0], parameters)) is not None:
@@ -127,6 +139,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
+    if isinstance(node, heads.log1mexp):
+        return _log1mexp_of_exp(node, parameters)
     if isinstance(node, sympy.asinh | sympy.acosh):
         return _first(AREAS, lambda rule: _whole(rule, node, parameters))
     if node.func in _BY_NAME:
@@ -233,6 +247,8 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
         if isinstance(base, heads.times_exp):
             v, u = base.args
             return _WITH_EXP, sympy.log(rest * v**power) + power * u
+        if isinstance(base, heads.expm1) and power == 1 and rest.is_negative:
+            return _LESS_EXP, _put(_LESS_EXP, {U: base.args[0], V: -rest})
         pieces = _IN_PIECES.get(base.func(*base.args[:-1], U)) if base.is_Function else None
         if pieces is not None and _holds(pieces[0], {U: base.args[-1], V: rest}, parameters):
             return pieces[0], pieces[1](rest, base.args[-1], power)
@@ -247,6 +263,19 @@ def _log_of_product(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Ex
                 return rule, _put(rule, found)
             return rule, sympy.log(rest) + power * _put(rule, {**found, V: S.One})
     return None
+
+
+def _log1mexp_of_exp(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
+    """log(1 - exp(-c*exp(u))) of a positive c, which is beside u in the exponent."""
+    factors = Mul.make_args(-node.args[0])
+    exps = [factor for factor in factors if isinstance(factor, sympy.exp)]
+    others = Mul(*(factor for factor in factors if factor not in exps))
+    if not exps or not others.is_positive:
+        return None
+    u = Add(*(each.args[0] for each in exps), sympy.log(others))
+    if not _holds(_LESS_EXP_OF_EXP, {U: u}, parameters):
+        return None
+    return _LESS_EXP_OF_EXP, log1mexp_of_exp(u)
 
 
 def _logs_of_factors(node: Expr) -> tuple[Rule, Expr] | None:
@@ -360,6 +389,20 @@ def _multiple_of(u: Expr, multiple: Expr) -> Expr | None:
         times = term / Add.make_args(u)[0]
         if sympy.expand_mul(multiple - times * u) == 0:
             return times
+    return None
+
+
+def _less_exp(node: Mul) -> tuple[Rule, Expr] | None:
+    """exp(w)*(exp(u) - 1) with -u a term of w, or exp(w)/(exp(u) - 1) with u one."""
+    for head, factor in itertools.permutations(node.args, 2):
+        base, power = factor.as_base_exp()
+        if not (isinstance(head, sympy.exp) and isinstance(base, heads.expm1)):
+            continue
+        u, terms = base.args[0], Add.make_args(head.args[0])
+        if len(terms) > 1 and abs(power) == 1 and -power * u in terms:
+            rule = _OVER_EXP if power > 0 else _EXP_OVER
+            others = [each for each in node.args if each not in (head, factor)]
+            return rule, Mul(*others, sympy.exp(head.args[0] + power * u), _put(rule, {U: u}))
     return None
 
 

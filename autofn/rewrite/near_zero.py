@@ -21,8 +21,8 @@ from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 
-RADII = (sympy.Integer(1), sympy.Rational(1, 2), sympy.Rational(1, 4))
-"""Within one of them the polynomial holds. Beyond, the terms cancel a few bits only."""
+RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
+"""Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
 
 DEGREES = (8, 11, 14, 17, 20)
 NOTHING = 2.0**-200

@@ -54,6 +54,7 @@ from autofn.functions import (
     cbrt,
     expm1,
     expm1mx,
+    log1mexp,
     log1p,
     log1pmx,
     logaddexp,
@@ -393,6 +394,12 @@ def log_of_times_expm1(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     return Piecewise((n * u + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
+def log1mexp_of_exp(u: Expr) -> Expr:
+    """log(1 - exp(-exp(u)))"""
+    near = u + log(phi(Integer(1), -exp(Min(u, 0))))
+    return Piecewise((near, u < 0), (log1mexp(-exp(Max(u, 0))), True), evaluate=False)
+
+
 def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * phi(1, u)**n)"""
     near = log(v * phi(Integer(1), Min(u, _EXP_FROM)) ** n)
@@ -457,6 +464,10 @@ LOGARITHMS = (
          where=lambda found, _: not found[U].has(Min)),
     Rule("log of a product with exp - 1", log(V * expm1(U)), log_of_times_expm1(V, U),
          _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3}, where=_grows),
+    Rule("log of a product with 1 - exp", log(-V * expm1(U)), log(V) + log1mexp(U),
+         _CANCELS, _MAECHLER, {U: -30.0, V: 1.0}, where=lambda found, _: found[V].is_positive),
+    Rule("log(1 - exp) of -exp", log1mexp(-exp(U)), log1mexp_of_exp(U),
+         "exp underflows", _MAECHLER, {U: -200.0}, where=lambda found, _: not found[U].has(Max)),
     Rule("log of a product with phi_1", log(V * phi(Integer(1), U)), log_of_times_phi(V, U),
          _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3}, where=_grows),
     Rule("log of one side or the other", log(V * sigmoid(U) + (1 - V) * sigmoid(-U)),
@@ -466,7 +477,8 @@ LOGARITHMS = (
     Rule("log of cosh", log(cosh(U)), logcosh(U),
          "cosh overflows, and is 1 near 0", _HERBIE, {U: 1e-3}),
     Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
-    Rule("log of exp - 1", log(expm1(U)), U + log(-expm1(-U)), _OVERFLOWS, _MAECHLER, {U: 100.0}),
+    Rule("log of an inverse", log(1 / U), -log(U), "the inverse overflows", _PYTENSOR, {U: 1e-40}),
+    Rule("log of exp - 1", log(expm1(U)), U + log1mexp(-U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
     Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("log of a number + exp", log(V + exp(U)), _log_of_number_and_exp(U, V),
@@ -774,6 +786,8 @@ PRODUCTS = (
          "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
     Rule("sinh times sech**2 of half", sinh(U) * sech2(U / 2), 2 * tanh(U / 2),
          "sinh overflows", _ABRAMOWITZ, {U: 100.0}),
+    Rule("exp - 1 over exp", expm1(U) * exp(-U), -expm1(-U),
+         _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("exp over exp - 1", exp(U) / expm1(U), -1 / expm1(-U),
          "both overflow", _HERBIE, {U: 100.0}),
     Rule("cosh times sech**2", cosh(U) * sech2(U), 1 / cosh(U),
