@@ -151,11 +151,8 @@ def _with_logarithms(found: Expr, shown: dict[Symbol, Expr]) -> Expr | None:
     for factor in Mul.make_args(found):
         rest = found / factor
         if factor in logarithms:
-            return (
-                None
-                if rest.free_symbols & logarithms.keys()
-                else heads.xlogy(rest, logarithms[factor])
-            )
+            alone = rest.free_symbols.isdisjoint(logarithms)
+            return heads.xlogy(rest, logarithms[factor]) if alone else None
         if isinstance(factor, Add) and factor.free_symbols & logarithms.keys():
             return _with_logarithms(Add(*(rest * term for term in factor.args)), shown)
     return None
@@ -197,7 +194,7 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
     for size in sizes:
         u, a = hidden.get(size.args[0], size.args[0]), nodes[size]
         s = nodes.get(sympy.sign(size.args[0]), Symbol("_s", real=True))
-        top, bottom = sympy.fraction(sympy.together(_put(found, u, s * a)))
+        top, bottom = sympy.fraction(sympy.together(_replaced_in_sums(found, u, s * a)))
         if not top.is_polynomial(s) or bottom.has(s):
             return []
         found = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
@@ -209,7 +206,7 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
     return [] if found == expr else [found]
 
 
-def _put(expr: Expr, u: Expr, new: Expr) -> Expr:
+def _replaced_in_sums(expr: Expr, u: Expr, new: Expr) -> Expr:
     """The expression with another in place of u, also where that is part of a sum."""
     if not isinstance(u, Add):
         return expr.xreplace({u: new})

@@ -1194,8 +1194,9 @@ TORCH_HELPERS: Mapping[str, str] = {
     return v * half * half''',
     "_log1mexp": '''def _log1mexp(u):
     """log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p."""
-    near, far = torch.clamp(u, min=-0.5), torch.clamp(u, max=-0.5)
-    return torch.where(u > -0.5, torch.log(-torch.expm1(near)), torch.log1p(-torch.exp(far)))''',
+    edge = -0.6875
+    near, far = torch.clamp(u, min=edge), torch.clamp(u, max=edge)
+    return torch.where(u > edge, torch.log(-torch.expm1(near)), torch.log1p(-torch.exp(far)))''',
     "_sinh": '''def _sinh(x):
     """sinh(x), also where exp(x) has overflowed and it has not: there torch.sinh is infinite."""
     half = torch.exp(0.5 * torch.abs(x))
@@ -1439,7 +1440,7 @@ template <typename T> AUTOFN_FN T root_rest(T a, T c) {
     "log1mexp": """// log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p.
 template <autofn::Way kWay, typename T> AUTOFN_FN T log1mexp(T u) {
   const T near = autofn::log<kWay>(-autofn::expm1<kWay>(u));
-  return u > T(-0.5) ? near : autofn::log1p<kWay>(-autofn::exp<kWay>(u));
+  return u > T(-0.6875) ? near : autofn::log1p<kWay>(-autofn::exp<kWay>(u));
 }""",
     "logaddexp": """// log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)).
 template <autofn::Way kWay, typename T> AUTOFN_FN T logaddexp(T a, T b) {

@@ -75,7 +75,7 @@ const F = (() => {
     erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
     spherical_bessel: bessel,
     normcdf: (x) => erfc(-x / Math.SQRT2) / 2,
-    log1mexp: (u) => (u > -0.5 ? Math.log(-Math.expm1(u)) : Math.log1p(-Math.exp(u))),
+    log1mexp: (u) => (u > -0.6875 ? Math.log(-Math.expm1(u)) : Math.log1p(-Math.exp(u))),
     logaddexp: (a, b) => Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b))),
     logcosh: (x) => Math.abs(x) + Math.log1p(Math.exp(-2 * Math.abs(x))) - Math.LN2,
     sech2: (x) => { const e = Math.exp(-2 * Math.abs(x)); return 4 * e / ((1 + e) * (1 + e)); },
