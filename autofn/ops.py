@@ -1439,7 +1439,8 @@ template <typename T> AUTOFN_FN T root_rest(T a, T c) {
 }""",
     "log1mexp": """// log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p.
 template <autofn::Way kWay, typename T> AUTOFN_FN T log1mexp(T u) {
-  const T near = autofn::log<kWay>(-autofn::expm1<kWay>(u));
+  // The smallest number's exp(u) - 1 may have been halved on the way.
+  const T near = autofn::log<kWay>(u > T(-0x1p-60) ? -u : -autofn::expm1<kWay>(u));
   return u > T(-0.6875) ? near : autofn::log1p<kWay>(-autofn::exp<kWay>(u));
 }""",
     "logaddexp": """// log(exp(a) + exp(b)) = max(a, b) + log1p(exp(-|a - b|)).
