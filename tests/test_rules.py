@@ -1215,6 +1215,7 @@ def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
         (kinetic, (1e-3, 1e4)),
         (kinetic, (1e15, -3.0)),
         (survival, (-200.0,)),
+        (survival, (0.0,)),
         (survival, (3.5,)),
         (log_odds, (-1e-3, -40.0)),
         (log_odds, (-60.0, -1e-6)),

@@ -396,8 +396,9 @@ def log_of_times_expm1(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
 
 def log1mexp_of_exp(u: Expr) -> Expr:
     """log(1 - exp(-exp(u)))"""
-    near = u + log(phi(Integer(1), -exp(Min(u, 0))))
-    return Piecewise((near, u < 0), (log1mexp(-exp(Max(u, 0))), True), evaluate=False)
+    # The bounds, which mark it as done, are not where it turns: they have no gradient there.
+    near = u + log(phi(Integer(1), -exp(Min(u, 1))))
+    return Piecewise((near, u < 0), (log1mexp(-exp(Max(u, -1))), True), evaluate=False)
 
 
 def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
