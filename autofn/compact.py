@@ -50,8 +50,9 @@ def compact(expr: Expr) -> Expr:
     if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
         fraction = _fraction(hidden)
         candidates += [fraction, *_by_relations(fraction, shown)]
+    logarithms = {s: node.args[0] for s, node in shown.items() if isinstance(node, _Logarithm)}
     for found in sorted(candidates, key=_size):
-        if (whole := _with_logarithms(found, shown)) is not None:
+        if (whole := _with_logarithms(found, logarithms)) is not None:
             return whole.xreplace(shown)
     return expr
 
@@ -140,21 +141,20 @@ class _Logarithm(sympy.Function):  # type: ignore[misc]
     is_real = True
 
 
-def _with_logarithms(found: Expr, shown: dict[Symbol, Expr]) -> Expr | None:
-    """What `_Logarithm` is multiplied by in xlogy again; None where that is no product."""
-    logarithms = {s: node.args[0] for s, node in shown.items() if isinstance(node, _Logarithm)}
-    if not (logarithms and found.free_symbols & logarithms.keys()):
+def _with_logarithms(found: Expr, logarithms: dict[Symbol, Expr]) -> Expr | None:
+    """xlogy of what these, which stand for log(u), are factors of; None where they are not."""
+    if not logarithms or found.free_symbols.isdisjoint(logarithms):
         return found
     if isinstance(found, Add):
-        terms = [_with_logarithms(term, shown) for term in found.args]
+        terms = [_with_logarithms(term, logarithms) for term in found.args]
         return None if any(term is None for term in terms) else Add(*terms)
     for factor in Mul.make_args(found):
         rest = found / factor
         if factor in logarithms:
             alone = rest.free_symbols.isdisjoint(logarithms)
             return heads.xlogy(rest, logarithms[factor]) if alone else None
-        if isinstance(factor, Add) and factor.free_symbols & logarithms.keys():
-            return _with_logarithms(Add(*(rest * term for term in factor.args)), shown)
+        if isinstance(factor, Add) and not factor.free_symbols.isdisjoint(logarithms):
+            return _with_logarithms(Add(*(rest * term for term in factor.args)), logarithms)
     return None
 
 
