@@ -51,7 +51,7 @@ def compact(expr: Expr) -> Expr:
         fraction = _fraction(hidden)
         candidates += [fraction, *_by_relations(fraction, shown)]
     logarithms = {s: node.args[0] for s, node in shown.items() if isinstance(node, _Logarithm)}
-    for found in sorted(candidates, key=_size):
+    for found in sorted(candidates, key=lambda e: (_size(e), len(shown.keys() & e.free_symbols))):
         if (whole := _with_logarithms(found, logarithms)) is not None:
             return whole.xreplace(shown)
     return expr
@@ -185,25 +185,45 @@ def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
 
     In a*u - a*|u|*sign(u) + u*|u| the first terms are gone so, of which few digits would be left.
     """
-    nodes = {node: symbol for symbol, node in shown.items()}
-    sizes = [node for node in nodes if isinstance(node, sympy.Abs)]
-    if not sizes or expr.has(sympy.Float):
+    if expr.has(sympy.Float) or not any(isinstance(each, sympy.Abs) for each in shown.values()):
         return []
-    found, differences = in_differences(expr)
+    found = [_with_signs(*in_differences(expr), shown)]
+    if (signed := _with_signed_sums(expr, shown)) != expr:
+        found.append(_with_signs(signed, {}, shown))
+    return [each for each in found if each != expr]
+
+
+def _with_signs(found: Expr, differences: dict[Expr, Expr], shown: dict[Symbol, Expr]) -> Expr:
+    nodes = {node: symbol for symbol, node in shown.items()}
     hidden = {total: d for d, total in differences.items()}
-    for size in sizes:
+    for size in (node for node in nodes if isinstance(node, sympy.Abs)):
         u, a = hidden.get(size.args[0], size.args[0]), nodes[size]
+        if a not in found.free_symbols:
+            continue
         s = nodes.get(sympy.sign(size.args[0]), Symbol("_s", real=True))
         top, bottom = sympy.fraction(sympy.together(_replaced_in_sums(found, u, s * a)))
         if not top.is_polynomial(s) or bottom.has(s):
-            return []
-        found = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
-        if {s, a} <= {*Mul.make_args(found)}:
-            found = found / (s * a) * u
-        if s not in shown and found.has(s):
-            return []
-    found = found.xreplace(differences)
-    return [] if found == expr else [found]
+            continue
+        signed = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
+        if {s, a} <= {*Mul.make_args(signed)}:
+            signed = signed / (s * a) * u
+        if s in shown or not signed.has(s):
+            found = signed
+    return found.xreplace(differences)
+
+
+def _with_signed_sums(expr: Expr, shown: dict[Symbol, Expr]) -> Expr:
+    """The expression with sign(u)*u for the size of a sum u, of which it has the sign.
+
+    With that (|x| + |y|)*sign(x - y) - |x - y|*sign(x) has a factor sign(x - y).
+    """
+    signs = {node.args[0]: symbol for symbol, node in shown.items() if isinstance(node, sympy.sign)}
+    sums = {
+        symbol: signs[node.args[0]] * node.args[0]
+        for symbol, node in shown.items()
+        if isinstance(node, sympy.Abs) and node.args[0].is_Add and node.args[0] in signs
+    }
+    return expr.xreplace(sums)
 
 
 def _replaced_in_sums(expr: Expr, u: Expr, new: Expr) -> Expr:

@@ -261,6 +261,19 @@ class softplus_rise(Head):
         return sympy.log(1 + sympy.exp(x + d)) - sympy.log(1 + sympy.exp(x))
 
 
+class softplus_divergence(Head):
+    """softplus(v) - softplus(u) - (v - u)*sigmoid(u), Bregman's divergence, also near u = v."""
+
+    is_nonnegative = True
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        u, v = args
+        rise = sympy.log(1 + sympy.exp(v)) - sympy.log(1 + sympy.exp(u))
+        return rise - (v - u) / (1 + sympy.exp(-u))
+
+
 class mean_root(Head):
     """(a + sqrt(a**2 + c)) / 2, c > 0; for a < 0 as c / (sqrt(a**2 + c) - a) / 2."""
 

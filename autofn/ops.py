@@ -162,6 +162,18 @@ def _softplus_rise_partials(x: Expr, d: Expr) -> tuple[Expr, ...]:
     return sympy.tanh(d / 2) * apart, heads.sigmoid(y)
 
 
+def _softplus_exact(x: Any) -> Any:
+    return (x if x > 0 else 0) + precise.log1p(precise.exp(-abs(x)))
+
+
+def _softplus_divergence_exact(u: Any, v: Any) -> Any:
+    low, to = -abs(u), (-v if u > 0 else v)
+    d, share = to - low, precise.exp(low) / (1 + precise.exp(low))
+    if abs(d) < 1:
+        return _log1pmx_exact(share * precise.expm1(d)) + share * _expm1mx_exact(d)
+    return _softplus_exact(to) - _softplus_exact(low) - (share * d if share else 0)
+
+
 def _expm1mx_exact(x: Any) -> Any:
     return x * x * _phi_exact(x, 2) if abs(x) < 1 else precise.expm1(x) - x
 
@@ -213,8 +225,8 @@ _TABLE = [
         "cbrt",
         "_cbrt({0})",
         "autofn::cbrt({0})",
-        20,
-        2.0,
+        12,
+        1.0,
         lambda a: precise.sign(a) * precise.cbrt(abs(a)),
         heads.cbrt,
         lambda u: (1 / (3 * heads.cbrt(u) ** 2),),
@@ -427,6 +439,19 @@ _TABLE = [
         _softplus_rise_exact,
         heads.softplus_rise,
         _softplus_rise_partials,
+    ),
+    Op(
+        "softplus_divergence",
+        "_softplus_divergence({0}, {1})",
+        "softplus_divergence<kWay>({0}, {1})",
+        140,
+        5.0,
+        _softplus_divergence_exact,
+        heads.softplus_divergence,
+        lambda u, v: (
+            (u - v) * heads.sigmoid(u) * heads.sigmoid(-u),
+            heads.sigmoid(v) - heads.sigmoid(u),
+        ),
     ),
     Op(
         "log1mexp",
@@ -1115,6 +1140,7 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "times_sigmoid_minus": "autofn::times_sigmoid_dd({0}, -({1}))",
     "softplus": "autofn::softplus_dd({0})",
     "softplus_rise": "autofn::softplus_rise_dd({0}, {1})",
+    "softplus_divergence": "autofn::softplus_divergence_dd({0}, {1})",
     "logcosh": "autofn::logcosh_dd({0})",
     "log1mexp": "autofn::log1mexp_dd({0})",
     "logaddexp": "autofn::logaddexp_dd({0}, {1})",
@@ -1218,6 +1244,15 @@ TORCH_HELPERS: Mapping[str, str] = {
     above = size + F.softplus(-torch.abs(high)) - F.softplus(-torch.abs(low))
     far = torch.where(low < 0, F.softplus(high) - F.softplus(low), above)
     return torch.copysign(torch.where(size < 64, near, far), d)''',
+    "_softplus_divergence": '''def _softplus_divergence(u, v):
+    """softplus(v) - softplus(u) - (v - u)*sigmoid(u), from u <= 0; far apart as a difference."""
+    low, to = -torch.clamp(torch.abs(u), max=1e4), torch.where(u > 0, -v, v)
+    apart, share = to - low, torch.sigmoid(low)
+    some = torch.clamp(apart, -1, 1)
+    near = _log1pmx(share * torch.expm1(some)) + share * _expm1mx(some)
+    far = F.softplus(to, threshold=40) - F.softplus(low, threshold=40) - share * apart
+    far = torch.where(torch.isinf(to), torch.abs(to), far)
+    return torch.where(torch.abs(apart) < 1, near, far)''',
     "_logcosh": '''def _logcosh(x):
     """log(cosh(x)), near 0 by its square."""
     near = torch.sinh(0.5 * torch.clamp(x, -1, 1))
@@ -1564,6 +1599,17 @@ template <typename T> AUTOFN_FN T log1pmx(T x) {
   for (int k = sizeof(T) == 4 ? 17 : 35; k > 1; k -= 2) series = series * square + T(2) / T(k);
   const T far = x < T(INFINITY) ? autofn::log1p(x) - x : -x;
   return std::fabs(x) < T(0.5) ? r * (square * series - x) : far;
+}""",
+    "softplus_divergence": """// softplus(v) - softplus(u) - (v - u) sigmoid(u), the same for -u and
+// -v: from u <= 0; far apart, where nothing cancels, as it stands.
+template <autofn::Way kWay, typename T> AUTOFN_FN T softplus_divergence(T u, T v) {
+  const T low = -(std::fabs(u) > T(10000) ? T(10000) : std::fabs(u)), to = u > T(0) ? -v : v;
+  const T apart = to - low;
+  const T sum = times_sigmoid<kWay>(expm1mx<kWay>(apart), low);
+  const T near = sum + log1pmx(times_sigmoid<kWay>(autofn::expm1<kWay>(apart), low));
+  const T rise = softplus<kWay>(to) - softplus<kWay>(low);
+  const T far = rise - times_sigmoid<kWay>(apart, low), size = std::fabs(to);
+  return std::fabs(apart) < T(1) ? near : size < T(INFINITY) ? far : size;
 }""",
     "pow1pm1": """// (1 + x)**y - 1: by its logarithm where the difference cancels.
 template <typename T> AUTOFN_FN T pow1pm1(T x, T y) {

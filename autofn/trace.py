@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MAX_VARIANTS = 16
 
+FINEST, LARGEST = 100, 10**6
+"""The denominator and the numerator up to which a decimal number is a fraction."""
+
 
 def trace(formula: Formula) -> Definition:
     name, where = formula.name, formula.where
@@ -233,7 +236,28 @@ def as_expr(value: Any, name: str, where: Location, body: Callable[..., Any] | N
         remedy = "a formula is real for real inputs: take a real form of it"
     if what is not None:
         raise FormulaError(what, where=where, remedy=remedy)
-    return typing.cast(Expr, value)
+    return _with_fractions(typing.cast(Expr, value))
+
+
+def _with_fractions(expr: Expr) -> Expr:
+    """The expression with 1/10 for 0.1, and 2 for 2.0: what follows then adds up exactly.
+
+    Of exponents only halves, quarters, ...: x**0.5 is a square root.
+    """
+    exponents = {each.exp for each in expr.atoms(sympy.Pow)}
+    fractions = {
+        each: sympy.Rational(repr(number))
+        for each in expr.atoms(sympy.Float)
+        if math.isfinite(number := float(each))
+    }
+    short = {
+        number: fraction
+        for number, fraction in fractions.items()
+        if fraction.q <= FINEST
+        and abs(fraction.p) <= LARGEST
+        and (number not in exponents or fraction.q.bit_count() == 1)
+    }
+    return expr.xreplace(short)
 
 
 def _undefined(value: Expr) -> str:

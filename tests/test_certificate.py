@@ -18,6 +18,7 @@ from autofn import Formula, formula
 from autofn.certificate.measure import error_in_ulp
 from autofn.certificate.model import BARS, CPU, NATIVE, TORCH, Certificate, Finding
 from autofn.certificate.run import certify
+from autofn.certificate.sample import _smooth_at
 from autofn.cli import cli
 from autofn.errors import FormulaError
 from autofn.load import load_file
@@ -167,6 +168,30 @@ def _body(name: str):  # type: ignore[no-untyped-def]
 
     body.__name__ = name
     return body
+
+
+def test_derivatives_at_kinks_of_what_is_smooth_and_at_poles() -> None:
+    """The formula's own where no tensor is 0, though a number is; at a pole there is none."""
+
+    @formula
+    def bose(e, mu: float = 0.0):
+        return 1 / (exp(e - mu) - 1)
+
+    @formula
+    def pieces(x):
+        return sympy.Max(x, 0) + sympy.Min(exp(x) - 1, 0)
+
+    @formula
+    def root(x):
+        return sympy.sign(x) * sqrt(sympy.Abs(x))
+
+    def found(given: Formula, point: dict[str, float]) -> dict[tuple[str, ...], object]:
+        (variant,) = given.definition.variants
+        return _smooth_at(given.definition, variant, point)
+
+    assert found(bose, {"e": 2e-44, "mu": 0.0}) == {}
+    assert found(pieces, {"x": 0.0})["out", "x"] == pytest.approx(1, abs=1e-15)
+    assert found(root, {"x": 0.0}) == {}
 
 
 def test_units_in_the_last_place() -> None:

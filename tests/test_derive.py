@@ -52,6 +52,17 @@ def test_recognised(written: Expr, head: Expr) -> None:
     assert recognise(written) == head
 
 
+def test_decimal_numbers_are_fractions_where_these_are_short() -> None:
+    @formula
+    def written(x):
+        return (1.0 + x**2.0) ** 0.5 + 0.1 * x + 0.044715 * x**0.3
+
+    (variant,) = written.definition.variants
+    (found,) = variant.outputs
+    expected = sqrt(1 + x**2) + x / 10 + sympy.Float(0.044715) * x ** sympy.Float(0.3)
+    assert found == expected
+
+
 @pytest.mark.parametrize(
     ("written", "found"),
     [

@@ -198,7 +198,9 @@ def test_nvcc(tmp_path: Path) -> None:
         f"__global__ void run_{name}(const double* x, double* y) {{ "
         f"const int i = blockIdx.x * blockDim.x + threadIdx.x; using T = autofn::DoubleDouble; "
         f"y[i] = autofn::rounded({DOUBLE_DOUBLE[name].format('T(x[i])', 'T(y[i])', n=2)}); }}"
-        for name in "exp log sin pow normcdf atan2 phi spherical_bessel softplus_rise".split()
+        for name in (
+            "exp log sin pow normcdf atan2 phi spherical_bessel softplus_rise softplus_divergence"
+        ).split()
     )
     header = f"{primitives.prelude()}\nnamespace autofn {{\n{texts()}\n}}\n"
     (tmp_path / "primitives.h").write_text(header)

@@ -249,6 +249,32 @@ def test_what_cancels_by_the_sign_of_a_sum_is_gone() -> None:
     assert isinstance(gradient, sympy.Mul)
 
 
+def test_what_cancels_by_the_signs_of_a_difference_and_its_terms_is_gone() -> None:
+    """A relative error's gradient by p is 0 where t is, and else of the sign of p - t."""
+    p, t, grad = (Symbol(name, real=True) for name in ("p", "t", "_grad"))
+
+    @formula
+    def relative(p, t):
+        return Abs(p - t) / (Abs(p) + Abs(t))
+
+    (variant,) = made(relative.definition).variants
+    sides = sympy.sign(p - t) * (t * sympy.sign(p) + Abs(t))
+    assert variant.derivation.vjp[0] == grad * sides / (Abs(p) + Abs(t)) ** 2
+
+
+def test_each_result_is_looked_at_where_it_is_about_to_vanish() -> None:
+    """Of a potential's gradients that by b vanishes at 30, and that by r at 5e5: r**7 overflows."""
+
+    @formula(domain={"r": sympy.Interval.open(0, sympy.oo)})
+    def potential(r, b: Learnable = 3.0):
+        return exp(-b * r) - 10 / r**6
+
+    (variant,) = made(potential.definition).variants
+    at = {"grad": 1.0, "r": 4e5, "b": 3.0}
+    by_r, _ = simulated(variant.kernels["backward"], at)
+    assert by_r == pytest.approx(60 / 4e5**7, rel=1e-5)
+
+
 def test_a_share_of_powers_has_a_gradient_by_its_exponent_far_out() -> None:
     """x**n/(k**n + x**n), of which terms with log(x) cancel."""
 

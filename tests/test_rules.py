@@ -204,6 +204,7 @@ SPECIAL: dict[str, Expr] = {
 SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "square root - another": {U: x + 2, V: x + 1},
     "1 over a square root - another": {U: x + 2, V: x + 1},
+    "root of a fraction, less 1": {U: 1 + x, V: 1 - x},
     "cos of a sum": {U: y, V: x - y},
     "sin of a sum": {U: y, V: x - y},
     "log(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},
@@ -240,7 +241,12 @@ def test_the_engine_finds_each_rule(rule: Rule) -> None:
 def test_sums_are_found_at_any_multiple_among_other_terms(rule: Rule) -> None:
     if rule.name in ("cosh**2 - sinh**2", "number - a multiple of exp"):
         return  # two rules hold; the wildcard is the multiple
-    if rule.name == "1 - one side or the other":
+    if rule.name in (
+        "1 - one side or the other",
+        "softplus less its tangent",
+        "divergence of two sides",
+        "root of a fraction, less 1",
+    ):
         return  # multiplied out, it is another sum
     steps: list[Step] = []
     inside = rule.pattern.xreplace(of_x_and_y(rule))
@@ -622,6 +628,7 @@ QUOTIENTS = (
     sympy.atan(x) / x,
     sympy.sinh(x) ** 2 / x,
     y * (sympy.sqrt(1 + x) - 1) / x,
+    log(1 + exp(x)) - log(2) + y * x,
 )
 
 
@@ -636,6 +643,15 @@ def test_a_quotient_has_its_limit_at_zero(expr: Expr) -> None:
             assert abs(got - truth) <= mp.mpf(2) ** -58 * abs(truth), at
     at_zero = found.xreplace({x: sympy.S.Zero, y: sympy.S.One}).doit()
     assert abs(at_zero - sympy.limit(expr.xreplace({y: sympy.S.One}), x, 0)) < 1e-15
+
+
+def test_a_sum_may_begin_with_a_high_power() -> None:
+    """Tang and Toennies' damping: x**7/5040 is left, near 0."""
+    expr = 1 - exp(-x) * sum(x**k / sympy.factorial(k) for k in range(7))
+    found = near_zero.with_regimes(expr)
+    small = sympy.Float("1e-9", 150)
+    got = found.xreplace({x: small}).doit()
+    assert abs(got * 5040 / small**7 - 1 + 7 * small / 8) < 1e-17
 
 
 def test_limits_of_several_outputs_share_what_they_can() -> None:

@@ -71,25 +71,31 @@ def truth_at(
 def _smooth_at(definition: Definition, variant: Variant, point: Point) -> dict[Entry, Any]:
     """The gradients that the function has although the formula as written has a kink.
 
-    Max(x, 0) + Min(exp(x) - 1, 0) has one at 0, and is smooth there. At a real kink: none.
+    Max(x, 0) + Min(exp(x) - 1, 0) has one where x is 0, and is smooth there. At a real kink, or
+    where no tensor is 0: none.
     """
-    tensors = [leaf.name for leaf in definition.tensors if leaf.name in point]
+    tensors = [leaf.name for leaf in definition.tensors if point.get(leaf.name) == 0]
+    if not tensors:
+        return {}
     with precision(60):
-        sides = [
+        beside = [
             truth_at(
                 definition,
                 variant,
-                {**point, **{n: mp.mpf(point[n]) + sign * mp.mpf(10) ** -25 for n in tensors}},
+                {**point, **{name: sign * mp.mpf(10) ** -power for name in tensors}},
             )
+            for power in (25, 28)
             for sign in (-1, 1)
         ]
         return {
-            entry: below
-            for entry, below in sides[0].items()
+            entry: value
+            for entry, value in beside[-1].items()
             if len(entry) == 2
-            and mp.isfinite(below)
-            and mp.isfinite(sides[1][entry])
-            and abs(below - sides[1][entry]) <= mp.mpf(10) ** -18 * (1 + abs(below))
+            and all(mp.isfinite(each[entry]) for each in beside)
+            # Neither at a kink, nor at a pole: of sqrt(|x|) it is another at each.
+            and all(
+                abs(value - each[entry]) <= mp.mpf(10) ** -18 * (1 + abs(value)) for each in beside
+            )
         }
 
 
@@ -167,7 +173,7 @@ def _truths(definition: Definition, variant: Variant, dtype: str, level: str) ->
             columns[output, name] = []
     for point in points:
         found = truth_at(definition, variant, point)
-        if not definition.own_gradient and 0.0 in point.values():
+        if not definition.own_gradient:
             smooth = _smooth_at(definition, variant, point)
             found |= {e: v for e, v in smooth.items() if abs(v - found[e]) > 1e-17 * (1 + abs(v))}
         for entry, column in columns.items():

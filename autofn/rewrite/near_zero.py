@@ -37,6 +37,9 @@ AT_ZERO = 2.0**-70
 LINEAR = 20
 """The size of an argument that is looked at as a linear function."""
 
+CLOSE, CANCELLED = 2.0**-20, 400
+"""Where terms are evaluated to how many digits: at `AT_ZERO` a sum may lose 253 of them."""
+
 SMALL = 1e-25
 """What is nothing in 30 digits."""
 
@@ -195,7 +198,18 @@ def _regimes(node: Add) -> Expr:
             return Piecewise(
                 (polynomial.xreplace({T: u}), Abs(u) < radius), (node, True), evaluate=False
             )
-    return _without_poles(node) or node
+    return _without_poles(node) or _by_part(node) or node
+
+
+def _by_part(node: Add) -> Expr | None:
+    """A sum such as y + (softplus(x) - log(2)), of which terms of one variable cancel near 0."""
+    for u in sorted(filter(_is_expr, _arguments(node)), key=sympy.default_sort_key):
+        own = [term for term in node.args if term.xreplace({u: T}).free_symbols <= {T}]
+        if 2 <= len(own) < len(node.args):
+            part = _regimes(Add(*own))
+            if part.is_Piecewise:
+                return Add(part, *(term for term in node.args if term not in own))
+    return None
 
 
 SIMPLE = (heads.expm1, sympy.sinh, sympy.tanh, sympy.sin, sympy.tan)
@@ -394,7 +408,8 @@ def _expanded(value: Callable[[mp.mpf], mp.mpf], orders: range) -> tuple[Expr, E
 
 def _function(expr: Expr) -> Callable[[mp.mpf], mp.mpf]:
     def at(t: mp.mpf) -> mp.mpf:
-        value = expr.xreplace({T: Float(t, 110)}).evalf(100)
+        digits = 110 if abs(t) > CLOSE else CANCELLED
+        value = expr.xreplace({T: Float(t, digits)}).evalf(100)
         if not (value.is_Number and value.is_finite):
             raise ValueError
         return mp.mpf(str(value))

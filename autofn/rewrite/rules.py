@@ -72,6 +72,7 @@ from autofn.functions import (
     sigmoid,
     sinc,
     softplus,
+    softplus_divergence,
     softplus_rise,
     spherical_bessel,
     times_exp,
@@ -133,6 +134,7 @@ class Rule:
 
 
 _HERBIE = "Herbie's rule database"
+_BREGMAN = "Bregman, The relaxation method of finding the common point of convex sets"
 _PYTENSOR = "PyTensor, local_log1p_plusminus_exp and relatives"
 _MAECHLER = "Maechler, Accurately computing log(1 - exp(-|a|))"
 _ABRAMOWITZ = "Abramowitz and Stegun"
@@ -206,6 +208,12 @@ def _share_a_term(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U and V are sums with a term in common, that of a tensor: x + y and x."""
     u, v = ({*Add.make_args(sympy.expand_mul(found[each]))} for each in (U, V))
     return any(varies(each, parameters) for each in u & v)
+
+
+def _are_nearly_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether U - V has fewer terms than either: 2*x of 1 + x and 1 - x."""
+    u, v, rest = (Add.make_args(e) for e in (found[U], found[V], minus(found[U], found[V])))
+    return len(rest) < min(len(u), len(v))
 
 
 def _are_a_step_apart(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -596,6 +604,14 @@ SUMS = (
     Rule("1 - sigmoid", 1 - sigmoid(U), sigmoid(-U), _CANCELS, _HERBIE, {U: 20.0}),
     Rule("1 - one side or the other", 1 - V * sigmoid(U) - (1 - V) * sigmoid(-U),
          V * sigmoid(-U) + (1 - V) * sigmoid(U), _CANCELS, _HERBIE, {U: 20.0, V: 1.0}),
+    Rule("softplus less its tangent", (U - V) * sigmoid(U) + softplus(V) - softplus(U),
+         softplus_divergence(U, V), _CANCELS, _BREGMAN, {U: 1.3e-4, V: -1.3e-4}),
+    Rule("softplus less its tangent, multiplied out",
+         U * sigmoid(U) - V * sigmoid(U) + softplus(V) - softplus(U),
+         softplus_divergence(U, V), _CANCELS, _BREGMAN, {U: 1.3e-4, V: -1.3e-4}),
+    Rule("divergence of two sides",
+         sigmoid(U) * (softplus(-V) - softplus(-U)) + sigmoid(-U) * (softplus(V) - softplus(U)),
+         softplus_divergence(U, V), _CANCELS, _BREGMAN, {U: 1.3e-4, V: -1.3e-4}),
     Rule("softplus - u times sigmoid", softplus(U) - U * sigmoid(U),
          softplus(-Abs(U)) + Abs(U) * sigmoid(-Abs(U)), _CANCELS, _MAECHLER, {U: 30.0},
          where=_is_of_both_signs),
@@ -679,6 +695,9 @@ SUMS = (
          _CANCELS, _HERBIE, {U: 1e3, C: 2.0, V: 1.0}),
     Rule("square root - another", sqrt(U) - sqrt(V), minus(U, V) / (sqrt(U) + sqrt(V)),
          _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("root of a fraction, less 1", sqrt(U / V) - 1,
+         pow1pm1(minus(U, V) / V, sympy.Rational(1, 2)),
+         _CANCELS, _HERBIE, {U: 1.0000003, V: 1.0}, where=_are_nearly_alike),
     Rule("1 over a square root - another", 1 / sqrt(U) - 1 / sqrt(V),
          -minus(U, V) / (sqrt(U) * sqrt(V) * (sqrt(U) + sqrt(V))),
          _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),

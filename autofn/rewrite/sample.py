@@ -423,37 +423,46 @@ def beside_extremes(
 ) -> list[Point]:
     """Points at which a result is just finite, or nearly vanishes, so that its parts may not.
 
-    values: the results at a point. Each tensor in turn is made larger, and smaller, until a result
-    is no more of one of the sizes.
+    values: the results at a point. Each tensor in turn is made larger, and smaller, until results
+    are no more of one of the sizes: one by one, or the first of those that cease in the same step.
     """
     one = len(tensors) == 1
     starts = [{**all_points[0], tensors[0]: 1.0}] if one else all_points[FROM]
     widest = LARGEST / STEP if one else WITHIN
     found: list[Point] = []
-    for start, name, sign, step, has_size in itertools.product(
-        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP), sizes
+    for start, name, sign, step in itertools.product(
+        starts, tensors, (1.0, -1.0), (STEP, 1 / STEP)
     ):
         point = {**start, name: sign * start[name]}
-
-        def holds(scale: float, point: Point = point, name: str = name,
-                  has_size: HasSize = has_size) -> bool:  # fmt: skip
-            here = values(_scaled(point, [name], scale))
-            return all(value is None or has_size(value) for value in here)
-
-        low, high = 1.0, step
-        while holds(high) and 1 / widest < abs(point[name]) * high < widest:
-            low, high = high, high * step
-        if holds(high) or not holds(low):
-            continue
-        for _ in range(BISECTIONS):
-            middle = math.sqrt(low * high)
-            low, high = (middle, high) if holds(middle) else (low, middle)
-        extreme = _scaled(point, [name], low)
-        found.append(extreme)
-        if has_size in SIZES[1:]:
-            # What has vanished there has not beside a large factor.
-            found += [_scaled(extreme, [n], LARGE) for n in tensors if n != name]
+        scales = [1.0]
+        while 1 / widest < abs(point[name]) * scales[-1] < widest:
+            scales.append(scales[-1] * step)
+        column = [(scale, values(_scaled(point, [name], scale))) for scale in scales]
+        for has_size in sizes:
+            for low, high, results in _cease(column, has_size):
+                for _ in range(BISECTIONS):
+                    middle = math.sqrt(low * high)
+                    there = values(_scaled(point, [name], middle))
+                    holds = all(there[k] is None or has_size(there[k]) for k in results)
+                    low, high = (middle, high) if holds else (low, middle)
+                extreme = _scaled(point, [name], low)
+                found.append(extreme)
+                if has_size in SIZES[1:]:
+                    # What has vanished there has not beside a large factor.
+                    found += [_scaled(extreme, [n], LARGE) for n in tensors if n != name]
     return found
+
+
+def _cease(
+    column: Sequence[tuple[float, Sequence[Any]]], has_size: HasSize
+) -> list[tuple[float, float, list[int]]]:
+    """Between which scales which results are no more of a size that they begin with."""
+    ceasing: dict[int, list[int]] = {}
+    for k, results in enumerate(zip(*(values for _, values in column), strict=True)):
+        holding = [value is None or has_size(value) for value in results]
+        if holding[0] and not all(holding):
+            ceasing.setdefault(holding.index(False), []).append(k)
+    return [(column[at - 1][0], column[at][0], results) for at, results in ceasing.items()]
 
 
 def _is_below(most: float, value: Any) -> bool:

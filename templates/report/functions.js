@@ -71,6 +71,11 @@ const F = (() => {
     const root = Math.sqrt(a * a + c);
     return a < 0 ? c / (root - a) / 2 : (a + root) / 2;
   };
+  const expm1mx = (x) => (Math.abs(x) < 1 ? x * x * phi(2, x) : Math.expm1(x) - x);
+  const log1pmx = (x) => {
+    if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
+    return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
+  };
   return {
     erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
     spherical_bessel: bessel,
@@ -83,15 +88,16 @@ const F = (() => {
     root_sum: (a, c) => Math.sqrt(a * a + c),
     mean_root: meanRoot, mean_any_root: meanRoot,
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
-    expm1mx: (x) => (Math.abs(x) < 1 ? x * x * phi(2, x) : Math.expm1(x) - x),
-    log1pmx: (x) => {
-      if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
-      return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
-    },
+    expm1mx, log1pmx,
     softplus_rise: (x, d) => {
       const low = Math.min(x, x + d), size = Math.min(Math.abs(d), 700);
       const rise = Math.log1p(Math.expm1(size) * sigmoid(low));
       return (d < 0 ? -1 : 1) * rise;
+    },
+    softplus_divergence: (u, v) => {
+      const low = -Math.abs(u), to = u > 0 ? -v : v, d = to - low, p = sigmoid(low);
+      const near = log1pmx(p * Math.expm1(d)) + p * expm1mx(d);
+      return Math.abs(d) < 1 ? near : softplus(to) - softplus(low) - p * d;
     },
     pow1pm1: (x, y) => Math.expm1(y * Math.log1p(x)),
     times_exp: (v, u) => (v === 0 ? 0 : v * Math.exp(u)),
