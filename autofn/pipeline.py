@@ -6,7 +6,7 @@ from autofn.emit import emit
 from autofn.explain import Explanation, explain
 from autofn.model import Definition
 from autofn.package import Package
-from autofn.plan import plan
+from autofn.plan import PASSES, plan
 
 __all__ = ["Explanation", "explain", "generate"]
 
@@ -24,4 +24,4 @@ def generate(
     kernels, which takes seconds; a draft does without.
     Raises FormulaError where the formula cannot be generated.
     """
-    return emit(plan(definition, search=search), targets, tests=tests)
+    return emit(plan(definition, search=PASSES if search else ()), targets, tests=tests)

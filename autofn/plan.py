@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -50,6 +50,7 @@ from autofn.rewrite.truth import Point, exact
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
 FIRST_ORDER: tuple[Pass, ...] = ("forward", "backward")
+PASSES: tuple[Pass, ...] = (*FIRST_ORDER, "double_backward")
 
 AXES: dict[Kind, frozenset[str]] = {
     Kind.TENSOR: frozenset({ELEMENT}),
@@ -145,10 +146,11 @@ def direction_name(name: str) -> str:
     return f"d_{name}"
 
 
-def plan(definition: Definition, *, search: bool = True) -> Plan:
+def plan(definition: Definition, *, search: Container[Pass] = PASSES) -> Plan:
     """The plan of a definition. Raises FormulaError where a gradient cannot be had as asked.
 
-    search: look for the best kernels; else those that no earlier search found are as derived.
+    search: whose best kernels to look for; of others those that no earlier search found are as
+    derived.
     """
     namer = Namer(leaf.name for leaf in definition.leaves)
     many = len(definition.output_names) > 1
@@ -229,7 +231,7 @@ def _variant(
     outputs: tuple[str, ...],
     grads: tuple[str, ...],
     saved: tuple[str, ...],
-    search: bool,
+    search: Container[Pass],
 ) -> VariantPlan:
     present = [leaf for leaf in definition.differentiable if leaf.symbol in derivation.variables]
     numbers = _number_inputs(definition)
@@ -365,10 +367,10 @@ class _Search:
         primals: list[tuple[Symbol, Input]],
         forward: tuple[list[tuple[Symbol, Input]], list[Result]],
         fixed: frozenset[Symbol],
-        enabled: bool,
+        passes: Container[Pass],
     ) -> None:
         self._fixed = fixed
-        self._enabled = enabled
+        self._passes = passes
         self._allowed = definition.options.budget
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
@@ -559,7 +561,7 @@ class _Search:
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]
         question = [pass_name, self._allowed, inputs, *names, self._given, *asked]
-        if self._enabled or recalled(repr(question)):
+        if pass_name in self._passes or recalled(repr(question)):
             return remembered(repr(question), searched)
         program = _for_kernels(inputs, self._fixed, results)
         return program, unsearched(pass_name, program)

@@ -35,6 +35,11 @@ MAX_VARIANTS = 16
 FINEST, LARGEST = 100, 10**6
 """The denominator and the numerator up to which a decimal number is a fraction."""
 
+KINKED = (
+    sympy.Piecewise, sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.floor,
+    sympy.ceiling, sympy.core.relational.Relational,
+)  # fmt: skip
+
 
 def trace(formula: Formula) -> Definition:
     name, where = formula.name, formula.where
@@ -240,23 +245,25 @@ def as_expr(value: Any, name: str, where: Location, body: Callable[..., Any] | N
 
 
 def _with_fractions(expr: Expr) -> Expr:
-    """The expression with 1/10 for 0.1, and 2 for 2.0: what follows then adds up exactly.
+    """The expression with 1/2 for 0.5, exactly: x**0.5 is a square root; and with 1/10 for 0.1.
 
-    Of exponents only halves, quarters, ...: x**0.5 is a square root.
+    That is not what Python's 0.1 is, but what adds up. It is left in exponents, which would need a
+    common denominator, and where there are kinks: a float64 may be 0.1, and never 1/10.
     """
     exponents = {each.exp for each in expr.atoms(sympy.Pow)}
-    fractions = {
-        each: sympy.Rational(repr(number))
-        for each in expr.atoms(sympy.Float)
-        if math.isfinite(number := float(each))
-    }
-    short = {
-        number: fraction
-        for number, fraction in fractions.items()
-        if fraction.q <= FINEST
-        and abs(fraction.p) <= LARGEST
-        and (number not in exponents or fraction.q.bit_count() == 1)
-    }
+    is_smooth = not expr.has(*KINKED)
+    short = {}
+    for number in expr.atoms(sympy.Float):
+        if not math.isfinite(float(number)):
+            continue
+        fraction = sympy.Rational(repr(float(number)))
+        is_exact = fraction.q.bit_count() == 1
+        if (
+            fraction.q <= FINEST
+            and abs(fraction.p) <= LARGEST
+            and (is_exact or (is_smooth and number not in exponents))
+        ):
+            short[number] = fraction
     return expr.xreplace(short)
 
 

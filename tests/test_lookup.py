@@ -111,7 +111,7 @@ def _(grad: Any, x: Any, y: Any) -> Any:
 
 
 def lookups(given: Formula) -> dict[str, Lookup | None]:
-    made = plan(given.definition, search=False)
+    made = plan(given.definition, search=())
     return {
         kernel.pass_name: looked_up(kernel, program)
         for kernel, program in kernels(made)

@@ -19,7 +19,7 @@ from autofn import Formula, Learnable, formula
 from autofn import functions as heads
 from autofn.explain import explain
 from autofn.load import load_file
-from autofn.plan import plan
+from autofn.plan import FIRST_ORDER, plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, far_out, near_root, near_zero, sample
@@ -545,7 +545,11 @@ def test_what_takes_long_to_make_up_for_roundings_is_computed_in_double() -> Non
     a, b, c, d = sympy.symbols("a b c d")
 
     def kernel(expr: Expr) -> Program:
-        return plan(Formula.from_expr(expr, name="f").definition).variants[0].kernels["forward"]
+        return (
+            plan(Formula.from_expr(expr, name="f").definition, search=["forward"])
+            .variants[0]
+            .kernels["forward"]
+        )
 
     two_products = kernel(a * b + c * d)
     assert two_products.arithmetic == "double" and two_products.operations == 3
@@ -659,7 +663,7 @@ def test_limits_of_several_outputs_share_what_they_can() -> None:
     def student(x, mu, s, nu: float = 4.0):  # type: ignore[no-untyped-def]
         return s + (nu + 1) / 2 * log(1 + ((x - mu) * exp(-s)) ** 2 / nu)
 
-    (variant,) = plan(student.definition).variants
+    (variant,) = plan(student.definition, search=FIRST_ORDER).variants
     nodes = variant.kernels["backward"].nodes
     assert any(node.constant == sympy.oo for node in nodes)
     assert len(set(nodes)) == len(nodes)
@@ -709,7 +713,7 @@ def test_limits_at_infinity() -> None:
         (away, mp.inf, -mp.inf),
         (one_sided, mp.inf, 0),
     ):
-        (variant,) = plan(made.definition).variants
+        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
         for sign, limit in ((1, above), (-1, below)):
             point = {**given, "x": sign * mp.inf}
             (value,) = exact(variant.forward, point)
@@ -726,7 +730,7 @@ def test_limits_that_numbers_decide() -> None:
     def robust(x, a: float = 1.5):  # type: ignore[no-untyped-def]
         return ((x**2 + 1) ** (a / 2) - 1) / a
 
-    (variant,) = plan(robust.definition).variants
+    (variant,) = plan(robust.definition, search=FIRST_ORDER).variants
     for a, limit in ((1.5, mp.inf), (-1.0, 0), (3.0, mp.inf)):
         for sign in (1, -1):
             point = {"a": a, "out": 1.0, "x": sign * mp.inf}
@@ -740,7 +744,7 @@ def test_limits_at_the_open_end_of_a_domain() -> None:
     def pair(r, b: float = 2.0):  # type: ignore[no-untyped-def]
         return 6 * exp(-b * r) - sympy.Rational(11, 10) / r**6
 
-    (variant,) = plan(pair.definition).variants
+    (variant,) = plan(pair.definition, search=FIRST_ORDER).variants
     kernel = variant.kernels["backward"]
     at = {"r": mp.inf, "b": 2.0, "grad": 1.0}
     for form, program in ((SINGLE, kernel), (DOUBLE, kernel.wide or kernel)):
@@ -789,7 +793,7 @@ def test_difference_quotients_have_values_where_both_are_equal() -> None:
         (share, {"x": 1.0}, -1),
         (chord, {"x": 0.7, "y": 0.7}, -mp.sin(0.7) * mp.exp(0.7)),
     ):
-        (variant,) = plan(made.definition).variants
+        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
         (got,) = simulated(variant.kernels["forward"], at)
         assert abs(got - value) <= 1e-6 * abs(value), made.definition.name
         slopes = simulated(variant.kernels["backward"], {"grad": 1.0, "out": 1.0, **at})
@@ -853,7 +857,7 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         (current, {"x": 3e-20, "k": 0.3}),
         (chain, {"x": 3e-20, "k": 50.0}),
     ):
-        (variant,) = plan(made.definition).variants
+        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
         (reference,) = exact(variant.forward, {**at, "x": at["x"] or 1e-60})
         for name in ("forward", "backward"):
             values = simulated(variant.kernels[name], {"grad": 1.0, **at})  # type: ignore[index]
@@ -902,7 +906,7 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
         return sympy.sqrt(1 - weight**2) * x
 
     for made in (gompertz, double, stages, gate):
-        (variant,) = plan(made.definition).variants
+        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
         name = "y" if made is gate else "x"
         plain = (variant.forward, variant.vjp, variant.double_vjp)
         computed = [
@@ -921,7 +925,7 @@ def test_pytorch_computes_another_form_where_the_derived_one_fails() -> None:
     def goldman(v, p: Learnable = 1.0):  # type: ignore[no-untyped-def]
         return v * (1 - p * exp(-v)) / (1 - exp(-v))
 
-    (variant,) = plan(goldman.definition).variants
+    (variant,) = plan(goldman.definition, search=FIRST_ORDER).variants
     (decision, *_) = variant.decisions
     assert decision.in_pytorch is not None
     for v, expected in ((-3e28, -3e28), (5e-23, 5e-23), (0.0, 0.0), (40.0, 40.0)):
@@ -936,7 +940,7 @@ def test_what_has_no_value_stays_nan() -> None:
     def wave(x, y):  # type: ignore[no-untyped-def]
         return sympy.sqrt(x**3 * tanh(x * y))
 
-    (variant,) = plan(wave.definition).variants
+    (variant,) = plan(wave.definition, search=FIRST_ORDER).variants
     for program in (variant.forward, variant.kernels["forward"]):
         for far in (20.0, 3e5, 1e20):
             (value,) = simulated(program, {"x": far, "y": -0.7})
@@ -966,7 +970,7 @@ def test_smooth_where_a_sign_turns() -> None:
     def symlog(x):  # type: ignore[no-untyped-def]
         return sympy.sign(x) * log(1 + sympy.Abs(x))
 
-    (variant,) = plan(symlog.definition).variants
+    (variant,) = plan(symlog.definition, search=FIRST_ORDER).variants
     for program in (variant.vjp, variant.kernels["backward"]):
         assert exact(program, {"x": 0.0}) == [1]
 
@@ -976,7 +980,7 @@ def test_logarithms_times_what_vanishes_with_them() -> None:
     def divergence(p, q):  # type: ignore[no-untyped-def]
         return p * (log(p) - log(q)) + (1 - p) * log(1 - p)
 
-    (variant,) = plan(divergence.definition).variants
+    (variant,) = plan(divergence.definition, search=FIRST_ORDER).variants
     for program in (variant.forward, variant.kernels["forward"]):
         for p, q, value in ((0, 0.5, 0), (0, 0, 0), (1, 0.5, math.log(2))):
             (got,) = exact(program, {"p": p, "q": q})
@@ -1002,7 +1006,7 @@ def test_arguments_are_looked_at_where_they_are_large() -> None:
 
 def test_float64_has_a_program_of_its_own_where_its_arguments_are_larger() -> None:
     (made,) = load_file(ROOT / "formulas" / "swish.py")
-    (variant,) = plan(made.definition).variants
+    (variant,) = plan(made.definition, search=FIRST_ORDER).variants
     forward = variant.kernels["forward"]
     assert forward.wide is not None and forward.wide.nodes != forward.nodes
     point = {"x": -512.3, "beta": 1.3}
@@ -1019,7 +1023,7 @@ def test_a_limit_hides_no_nan() -> None:
     def cauchy(x, y, s: Learnable = 1.0):  # type: ignore[no-untyped-def]
         return 1 / (1 + ((x - y) / s) ** 2)
 
-    (variant,) = plan(cauchy.definition).variants
+    (variant,) = plan(cauchy.definition, search=FIRST_ORDER).variants
     backward = variant.kernels["backward"]
     at = {"x": mp.inf, "y": 2.0, "s": 1.5}
     assert not any(map(mp.isnan, simulated(backward, at)))
@@ -1037,7 +1041,7 @@ def test_products_times_their_sign() -> None:
 
 def test_a_kernel_within_budget_is_cheaper_than_as_derived() -> None:
     (mish,) = load_file(ROOT / "formulas" / "mish.py")
-    (variant,) = plan(mish.definition).variants
+    (variant,) = plan(mish.definition, search=FIRST_ORDER).variants
     forward, backward, _ = variant.decisions
     for decision in (forward, backward):
         best = decision.candidates[decision.chosen]
@@ -1127,7 +1131,7 @@ def test_what_vanishes_in_single_precision_is_computed_again() -> None:
     def falling(x, a: float = 1.3):  # type: ignore[no-untyped-def]
         return x**2 / (a + x**6 * exp(a / (1 + x**2)))
 
-    (variant,) = plan(falling.definition).variants
+    (variant,) = plan(falling.definition, search=FIRST_ORDER).variants
     forward, point = variant.kernels["forward"], {"x": 8e7, "a": 1.3}
     (truth,) = exact(variant.forward, point)
     assert forward.arithmetic == "wary"
@@ -1141,13 +1145,13 @@ def test_a_result_that_is_often_zero_is_not_doubted() -> None:
     def ramp(x, a: float = 0.7):  # type: ignore[no-untyped-def]
         return sympy.Max(x, 0) / (1 + exp(-a * x)) ** 3
 
-    (variant,) = plan(ramp.definition).variants
+    (variant,) = plan(ramp.definition, search=FIRST_ORDER).variants
     assert all("wary" not in (p.arithmetic, p.arithmetic16) for p in variant.kernels.values())
 
 
 def test_a_limit_holds_from_where_the_parts_overflow_in_double() -> None:
     made = Formula.from_expr(x / (1 - x * exp(-(x + exp(x)))), name="colu").definition
-    (variant,) = plan(made).variants
+    (variant,) = plan(made, search=FIRST_ORDER).variants
     backward = variant.kernels["backward"]
     for far in (-1253.0, -3e6, -4e28, -math.inf):
         assert simulated(backward, {"x": far, "grad": 1.0}) == [0]
@@ -1163,13 +1167,13 @@ def test_differences_of_softplus_and_of_sigmoids_keep_their_digits() -> None:
         above, below = (x - mean + 0.5) / scale, (x - mean - 0.5) / scale
         return log(1 / (1 + exp(-above)) - 1 / (1 + exp(-below)))
 
-    (variant,) = plan(soft_clip.definition).variants
+    (variant,) = plan(soft_clip.definition, search=FIRST_ORDER).variants
     for far, slope in ((1e30, 0), (math.inf, 0), (6.1, math.exp(-51))):
         at = {"x": far, "sharpness": 10.0, "grad": 1.0}
         (value,) = simulated(variant.kernels["forward"], at)
         (gradient,) = simulated(variant.kernels["backward"], at)
         assert abs(value - 1) < 1e-6 and abs(gradient - slope) <= 1e-4 * slope
-    (variant,) = plan(bin_likelihood.definition).variants
+    (variant,) = plan(bin_likelihood.definition, search=FIRST_ORDER).variants
     at = {"x": -5e10, "mean": 0.0, "scale": 0.3, "grad": 1.0}
     (value,) = simulated(variant.kernels["forward"], at)
     gradients = simulated(variant.kernels["backward"], at)
@@ -1244,7 +1248,7 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
     names = ("x", "y", "z")[: len(point)]
     point = tuple(struct.unpack("f", struct.pack("f", each))[0] for each in point)
     written = sympy.lambdify(names, made(*sympy.symbols(names)), "mpmath")
-    (variant,) = plan(made.definition).variants
+    (variant,) = plan(made.definition, search=FIRST_ORDER).variants
     at = dict(zip(names, point, strict=True))
     with mp.workdps(200):
         value = written(*map(mp.mpf, point))
@@ -1259,7 +1263,7 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
 
 
 def test_quadratic_formula_has_a_value_where_the_square_vanishes() -> None:
-    (variant,) = plan(quadratic_root.definition).variants
+    (variant,) = plan(quadratic_root.definition, search=FIRST_ORDER).variants
     at = {"x": 0.0, "y": 2.0, "z": 3.0, "grad": 1.0}
     assert simulated(variant.kernels["forward"], at) == [-1.5]
     gradients = simulated(variant.kernels["backward"], at)
@@ -1276,7 +1280,7 @@ def test_limits_that_depend_on_a_parameter() -> None:
     def screened(r, k: Learnable = 0.8):  # type: ignore[no-untyped-def]
         return exp(-k * r) / r
 
-    (variant,) = plan(screened.definition).variants
+    (variant,) = plan(screened.definition, search=FIRST_ORDER).variants
     forward = variant.kernels["forward"]
     for sign in (1, -1):
         (far,) = simulated(forward, {"r": -sign * math.inf, "k": sign * 0.8})
