@@ -906,7 +906,7 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
         return sympy.sqrt(1 - weight**2) * x
 
     for made in (gompertz, double, stages, gate):
-        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
+        (variant,) = plan(made.definition).variants
         name = "y" if made is gate else "x"
         plain = (variant.forward, variant.vjp, variant.double_vjp)
         computed = [
@@ -1145,7 +1145,7 @@ def test_a_result_that_is_often_zero_is_not_doubted() -> None:
     def ramp(x, a: float = 0.7):  # type: ignore[no-untyped-def]
         return sympy.Max(x, 0) / (1 + exp(-a * x)) ** 3
 
-    (variant,) = plan(ramp.definition, search=FIRST_ORDER).variants
+    (variant,) = plan(ramp.definition).variants
     assert all("wary" not in (p.arithmetic, p.arithmetic16) for p in variant.kernels.values())
 
 
