@@ -1,10 +1,10 @@
 """The certificate of the library: errors in ULP of every formula, against the bars.
 
-    python benchmarks/certify.py [NAME...] [--level quick|full] [--jobs N] [--output DIR]
+    python benchmarks/certify.py [NAME...] [--gpu] [--level quick|full] [--jobs N] [--output DIR]
                                  [--json FILE]
 
-Writes certificate.md; all findings into FILE. About ten minutes on two cores. `autofn verify --full
-FILE` does the same for one formula.
+Writes certificate.md, and of the kernels on a GPU (--gpu) gpu_certificate.md; all findings into
+FILE. About ten minutes on two cores. `autofn verify --full FILE` does the same for one formula.
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ import argparse
 import json
 import platform
 import sys
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-FORMULAS = HERE.parent / "formulas"
+FORMULAS, GENERATED = HERE.parent / "formulas", HERE.parent / "generated"
 sys.path.insert(0, str(HERE.parent))
 
 INTRODUCTION = """# Errors of the library in units in the last place
@@ -45,19 +46,23 @@ COLUMNS = (
     ("float16", "gradient"),
     ("float32", "second derivative"),
 )
+CPU, HOST, GPU = "CPU kernel", "CUDA kernel on host", "CUDA kernel on GPU"
 SHORT = {"value": "value", "gradient": "gradient", "second derivative": "second"}
 
 
-def measured(task: tuple[str, str]) -> dict[str, Any]:
-    """The certificate of one formula of the library, as plain data."""
+def measured(task: tuple[str, str, Sequence[str]]) -> dict[str, Any]:
+    """The certificate of one formula of the library as it is committed, as plain data."""
     from autofn import load
     from autofn.certificate.run import certify
-    from autofn.pipeline import generate
+    from autofn.package import Package
 
-    name, level = task
+    name, level, backends = task
     (formula,) = (f for f in load.load_file(FORMULAS / f"{name}.py") if f.name == name)
-    definition = formula.definition
-    return certify(generate(definition), definition, level, host=level == "full").to_json()
+    folder = GENERATED / name
+    listed = json.loads((folder / "manifest.json").read_text())["files"]
+    files = tuple((path, (folder / path).read_text(encoding="utf-8")) for path in listed)
+    package = Package(name, f"{name}.py", files)
+    return certify(package, formula.definition, level, backends=backends).to_json()
 
 
 def largest(data: dict[str, Any], backend: str, dtype: str, quantity: str) -> str:
@@ -91,7 +96,7 @@ def table(results: dict[str, dict[str, Any]], backend: str) -> list[str]:
 def report(results: dict[str, dict[str, Any]]) -> str:
     """certificate.md"""
     kernels = {
-        name: [m for m in data["misses"] if m.startswith("CPU kernel")]
+        name: [m for m in data["misses"] if m.startswith(CPU)]
         for name, data in sorted(results.items())
     }
     clean = sum(not misses for misses in kernels.values())
@@ -104,7 +109,7 @@ def report(results: dict[str, dict[str, Any]]) -> str:
         "",
         "## CPU kernels",
         "",
-        *table(results, "CPU kernel"),
+        *table(results, CPU),
         "",
         "## PyTorch's own ops",
         "",
@@ -121,36 +126,67 @@ def report(results: dict[str, dict[str, Any]]) -> str:
         "Their own text with the C library's functions in place of CUDA's, exact where the GPU's",
         "approximations of 2^x, log2 and 1/x are wrong by 2^-22 (tests/test_ops.py has those).",
         "",
-        *table(results, "CUDA kernel on host"),
+        *table(results, HOST),
         "",
     ]
-    for backend, kind in (("CPU kernel", "CPU"), ("CUDA kernel on host", "CUDA")):
-        lines += [f"## What the {kind} kernels miss", ""]
-        for name, data in sorted(results.items()):
-            misses = [m for m in data["misses"] if m.startswith(f"{backend}, ")]
-            lines += [f"- {name}: {miss.removeprefix(f'{backend}, ')}" for miss in misses]
-        lines += [""]
+    for backend, kind in ((CPU, "CPU"), (HOST, "CUDA")):
+        lines += [f"## What the {kind} kernels miss", "", *missed(results, backend), ""]
     lines.pop()
+    return "\n".join(lines) + "\n"
+
+
+def missed(results: dict[str, dict[str, Any]], backend: str) -> Iterator[str]:
+    """What misses a bar, an item of a list each."""
+    for name, data in sorted(results.items()):
+        for miss in data["misses"]:
+            if miss.startswith(f"{backend}, "):
+                yield f"- {name}: {miss.removeprefix(f'{backend}, ')}"
+
+
+def gpu_report(results: dict[str, dict[str, Any]]) -> str:
+    """gpu_certificate.md"""
+    import torch
+
+    misses = list(missed(results, GPU))
+    clean = len(results) - len({miss.partition(":")[0] for miss in misses})
+    lines = [
+        INTRODUCTION.replace("library in", "library on a GPU in").replace(
+            "`make certify` (`python benchmarks/certify.py`)",
+            "`python benchmarks/certify.py --gpu`",
+        ),
+        f"{date.today()}, {torch.cuda.get_device_name()}, PyTorch {torch.__version__}, "
+        f"{len(results)} formulas; the CUDA kernels of {clean} meet every bar.",
+        "",
+        *table(results, GPU),
+        "",
+        "## What misses a bar",
+        "",
+        *misses,
+    ]
     return "\n".join(lines) + "\n"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--gpu", action="store_true", help="CUDA kernels on a GPU alone")
     parser.add_argument("--level", default="full", choices=("quick", "full"))
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--output", type=Path, default=HERE)
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     names = given.names or sorted(path.stem for path in FORMULAS.glob("*.py"))
+    host = [HOST] if given.level == "full" else []
+    backends = [GPU] if given.gpu else ["PyTorch path", CPU, *host]
     results: dict[str, dict[str, Any]] = {}
     with ProcessPoolExecutor(given.jobs) as pool:
-        for data in pool.map(measured, [(name, given.level) for name in names]):
+        for data in pool.map(measured, [(name, given.level, backends) for name in names]):
             results[data["name"]] = data
+            if given.json is not None:  # as far as it has come
+                given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
             print(f"{data['name']}: {len(data['misses'])} misses", flush=True)
-    if given.json is not None:
-        given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    (given.output / "certificate.md").write_text(report(results), encoding="utf-8")
+    page = ("gpu_certificate.md", gpu_report) if given.gpu else ("certificate.md", report)
+    (given.output / page[0]).write_text(page[1](results), encoding="utf-8")
 
 
 if __name__ == "__main__":

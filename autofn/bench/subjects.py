@@ -114,14 +114,14 @@ def shape_of(size: int, operands: Sequence[Operand]) -> tuple[int, ...]:
 
 
 def data_for(sketch: Sketch, setting: Setting) -> Data:
-    """Random operands in a setting, the same in every run."""
-    generator = torch.Generator().manual_seed(0)
+    """Random operands in a setting, the same in every run on a device."""
+    device = torch.device(setting.device)
+    generator = torch.Generator(device).manual_seed(0)
     shape = shape_of(setting.size, sketch.operands)
     dtype = getattr(torch, setting.dtype)
-    device = torch.device(setting.device)
 
     def normal(*size: int) -> Tensor:
-        return torch.randn(size, generator=generator)
+        return torch.randn(size, generator=generator, device=device)
 
     plain: dict[str, Tensor] = {}
     for operand in sketch.operands:
@@ -129,9 +129,9 @@ def data_for(sketch: Sketch, setting: Setting) -> Data:
         values = operand.start + NOISE * normal(*size) if operand.place != "tensor" else None
         values = _inside(operand, normal(*size)) if values is None else values
         # Parameters have the tensors' dtype, so that eager computes in that dtype too.
-        plain[operand.name] = values.to(device=device, dtype=dtype)
+        plain[operand.name] = values.to(dtype)
     tensors = {name: value.detach().requires_grad_() for name, value in plain.items()}
-    cotangents = tuple(normal(*shape).to(device=device, dtype=dtype) for _ in range(sketch.outputs))
+    cotangents = tuple(normal(*shape).to(dtype) for _ in range(sketch.outputs))
     return Data(tensors, plain, cotangents, shape)
 
 

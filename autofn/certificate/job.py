@@ -49,4 +49,4 @@ class Job:
     sweeps: tuple[Sweep, ...]
     limits: tuple[Truths, ...]
     level: str
-    host: bool
+    backends: tuple[str, ...]

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,10 @@ import torch
 from torch import Tensor
 
 from autofn.certificate.job import Entry, Job, Sweep, Truths
-from autofn.certificate.model import CPU, HOST, NATIVE, TORCH, Finding, Limit, Quantity, Worst
+from autofn.certificate.model import CPU, GPU, HOST, NATIVE, TORCH, Finding, Limit, Quantity, Worst
 from autofn.verify import host
 from autofn.verify.known import Function, recognised
-from autofn.verify.leaves import KernelLeaves
+from autofn.verify.leaves import DeviceLeaves, KernelLeaves
 from autofn.verify.subject import Subject
 
 PRECISION = {
@@ -68,7 +69,7 @@ class Measure:
             for name, leaves in backends.items():
                 with leaves():
                     self._at_points(name, truths)
-                    if truths.dtype == "float64" or name == CPU:
+                    if truths.dtype == "float64" or name in (CPU, GPU):
                         self._seconds(name, truths)
             self._own_at_points(truths)
         for limits in self.job.limits:
@@ -83,23 +84,35 @@ class Measure:
         op, loaded = self.subject.op, self.subject.op._rt._LOADED
 
         @contextlib.contextmanager
-        def in_torch() -> Iterator[None]:
-            # No kernels, of second order either.
+        def off_cpu(*leaves: Any) -> Iterator[None]:
+            # Without the CPU's kernels, of second order either.
             kept, loaded["cpu"] = loaded.get("cpu"), None
             try:
-                with self.subject.leaves(op._torch_forward, op._torch_backward):
+                with self.subject.leaves(*leaves):
                     yield
             finally:
                 loaded["cpu"] = kept
 
-        found: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {TORCH: in_torch}
+        found: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {}
+        if TORCH in self.job.backends:
+            found[TORCH] = partial(off_cpu, op._torch_forward, op._torch_backward)
         try:
             op._rt.kernels("cpu")
-            found[CPU] = contextlib.nullcontext
+            if CPU in self.job.backends:
+                found[CPU] = contextlib.nullcontext
         except RuntimeError as error:
             self.not_run.append(f"{CPU}: {error}")
             loaded["cpu"] = None
-        if self.job.host:
+        if GPU in self.job.backends and torch.cuda.is_available():
+            try:
+                op._rt.kernels("cuda")
+                device = DeviceLeaves(op)
+                found[GPU] = partial(
+                    off_cpu, device.forward, device.backward, device.double_backward
+                )
+            except RuntimeError as error:
+                self.not_run.append(f"{GPU}: {error}")
+        if HOST in self.job.backends:
             package = Path(self.job.folder)
             built = host.build_plainly(package, package / "on_host.so")
             if isinstance(built, str):

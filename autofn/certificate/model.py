@@ -9,7 +9,7 @@ from typing import Any, Literal
 Quantity = Literal["value", "gradient", "second derivative"]
 
 TORCH, CPU, NATIVE = "PyTorch path", "CPU kernel", "PyTorch's own"
-HOST = "CUDA kernel on host"
+HOST, GPU = "CUDA kernel on host", "CUDA kernel on GPU"
 
 BARS: dict[tuple[Quantity, str], float] = {
     ("value", "float32"): 4.0,

@@ -9,14 +9,14 @@ import pickle
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mpmath import mp
 
 import autofn
-from autofn.certificate.model import Certificate, Finding, Limit, Worst
+from autofn.certificate.model import CPU, GPU, TORCH, Certificate, Finding, Limit, Worst
 from autofn.certificate.sample import make_job, truth_at
 from autofn.errors import VerificationError
 from autofn.model import Definition, Variant
@@ -35,18 +35,23 @@ SPACING = {
 
 
 def certify(
-    package: Package, definition: Definition, level: str = "full", *, host: bool = False
+    package: Package,
+    definition: Definition,
+    level: str = "full",
+    *,
+    backends: Collection[str] = (TORCH, CPU, GPU),
 ) -> Certificate:
     """Measures a package as generated, in a temporary folder and in a process of its own.
 
-    level: "quick" for few points. host: measures the CUDA kernels' text, built for this machine,
-    too. Raises VerificationError where the process dies.
+    level: "quick" for few points. backends: what is measured, of a GPU's kernels where there is
+    one, and also "CUDA kernel on host", their text built for this machine. Raises
+    VerificationError where the process dies.
     """
     with tempfile.TemporaryDirectory(prefix="autofn_certify_") as name:
         folder = Path(name) / package.name
         write(package, folder)
         job, result = Path(name) / "job", Path(name) / "result"
-        job.write_bytes(pickle.dumps(make_job(definition, str(folder), level, host)))
+        job.write_bytes(pickle.dumps(make_job(definition, str(folder), level, backends)))
         measured = _measured(job, result)
     findings = [_confirmed(definition, each) for each in measured["findings"]]
     return Certificate(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -28,7 +28,7 @@ MOST = {"quick": 200, "full": 4000}
 DTYPES = ("float32", "float64")
 
 
-def make_job(definition: Definition, folder: str, level: str, host: bool) -> Job:
+def make_job(definition: Definition, folder: str, level: str, backends: Collection[str]) -> Job:
     """Everything that the measuring process needs of the package that lies in `folder`."""
     truths = [
         each
@@ -45,7 +45,7 @@ def make_job(definition: Definition, folder: str, level: str, host: bool) -> Job
         sweeps=tuple(sweeps),
         limits=tuple(filter(None, (_limits(definition, each) for each in definition.variants))),
         level=level,
-        host=host,
+        backends=tuple(backends),
     )
 
 

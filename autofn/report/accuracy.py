@@ -20,6 +20,7 @@ import autofn
 from autofn.bench.sketch import Sketch, forms, sketch
 from autofn.certificate.job import Job as Certified
 from autofn.certificate.job import Truths
+from autofn.certificate.model import CPU, TORCH
 from autofn.emit.identifiers import Names
 from autofn.model import NUMBERS, Definition, Variant
 from autofn.names import camel_case
@@ -75,7 +76,7 @@ def measuring(
             sweeps=(),
             limits=(),
             level="quick",
-            host=False,
+            backends=(TORCH, CPU),
         )
         process = _start(Path(name), Job(certified, tuple(sketches)))
         try:

@@ -34,7 +34,7 @@ def verify_package(
     Values and gradients are compared with mpmath in float64 and in `dtypes`. `on_row` is called
     with each row as it comes, from any thread. What could not run says why and does not count as
     passed; a crash, a sanitizer's report and a time-out are failures. `without`: the kernels that
-    are not looked at, "CPU kernel" or "CUDA kernel on host".
+    are not looked at, "CPU kernel", "CUDA kernel on host" or "CUDA kernel on GPU".
     """
     # Here, so that the worker, which imports this package too, does without SymPy.
     from autofn.verify.run import run_checks

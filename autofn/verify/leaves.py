@@ -1,8 +1,9 @@
-"""A package's compiled kernels as its forward and backward leaves.
+"""A package's CUDA kernels as its forward and backward leaves, of tensors on the CPU.
 
-Runs in the worker. The arguments are those of the generated `forward_leaf` and `backward_leaf`;
-the kernels are the host build of kernels.cu, called as the binding calls them. Grids vary from call
-to call, so that grid strides are met and a result that depends on the grid is not deterministic.
+Runs in the worker. The arguments are those of the generated `forward_leaf` and `backward_leaf`.
+`KernelLeaves` are the host build of kernels.cu, called as the binding calls them; grids vary from
+call to call, so that grid strides are met and a result that depends on the grid is not
+deterministic. `DeviceLeaves` are the package's own, on a GPU.
 """
 
 from __future__ import annotations
@@ -195,6 +196,76 @@ class KernelLeaves:
         )
         if error:
             raise RuntimeError(f"{kernel['function']}: CUDA error {error}")
+
+
+class DeviceLeaves:
+    """The leaves of one package on a device, of tensors on the CPU and with results there.
+
+    The kernels meet tensors of the same strides and offsets. `op` is the package's module.
+    """
+
+    def __init__(self, op: Any, device: str = "cuda") -> None:
+        self.leaves = op.forward_leaf, op.backward_leaf, op.double_backward_leaf
+        self.device = device
+
+    def forward(
+        self, tensors: Sequence[Tensor | None], values: Sequence[Any]
+    ) -> tuple[Tensor, ...]:
+        """`forward_leaf`: every output at the full broadcast shape."""
+        forward, _, _ = self.leaves
+        if _without_memory(tensors):
+            return tuple(forward(tensors, values))
+        return tuple(output.cpu() for output in forward(self._moved(tensors), values))
+
+    def backward(
+        self,
+        needs: Sequence[bool],
+        grads: Sequence[Tensor | None],
+        saved: Sequence[Tensor | None],
+        values: Sequence[Any],
+        likes: Sequence[Like],
+    ) -> tuple[Tensor | None, ...]:
+        """`backward_leaf`: the gradients that are needed, summed to the shapes of `likes`."""
+        _, backward, _ = self.leaves
+        return self._gradients(backward, needs, grads, saved, values, likes)
+
+    def double_backward(
+        self,
+        needs: Sequence[bool],
+        directions: Sequence[Tensor | None],
+        tensors: Sequence[Tensor | None],
+        values: Sequence[Any],
+        likes: Sequence[Like],
+    ) -> tuple[Tensor | None, ...]:
+        """`double_backward_leaf`: the gradients of `tensors` that are needed."""
+        _, _, double = self.leaves
+        return self._gradients(double, needs, directions, tensors, values, likes)
+
+    def _gradients(
+        self,
+        leaf: Callable[..., Any],
+        needs: Sequence[bool],
+        first: Sequence[Tensor | None],
+        second: Sequence[Tensor | None],
+        values: Sequence[Any],
+        likes: Sequence[Like],
+    ) -> tuple[Tensor | None, ...]:
+        if torch._C._functorch.maybe_current_level() is not None or _without_memory(
+            (*first, *second)
+        ):
+            return tuple(leaf(needs, first, second, values, likes))
+        found = leaf(needs, self._moved(first), self._moved(second), values, likes)
+        return tuple(None if gradient is None else gradient.cpu() for gradient in found)
+
+    def _moved(self, tensors: Sequence[Tensor | None]) -> tuple[Tensor | None, ...]:
+        return tuple(None if tensor is None else self._copy(tensor) for tensor in tensors)
+
+    def _copy(self, tensor: Tensor) -> Tensor:
+        """All of its memory, and the same part of that."""
+        tensor = tensor.detach()
+        elements = tensor.untyped_storage().nbytes() // tensor.element_size()
+        memory = tensor.as_strided((elements,), (1,), 0).to(self.device)
+        return memory.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset())
 
 
 def _call(

@@ -24,12 +24,16 @@ _SIGNS = ("SUMMARY:", "runtime error:", "Sanitizer: CHECK failed")
 class Worker:
     """One worker process; with `tools`, under their address sanitizer.
 
-    `backend` is "torch" for the PyTorch path and the CUDA text, "native" for the CPU kernels.
+    `backend` is "torch" for the PyTorch path and the CUDA text, "native" for the CPU kernels,
+    "cuda" for the CUDA kernels on a GPU.
     It is started at once, so that it imports torch while its parent prepares the job.
     """
 
     def __init__(
-        self, folder: Path, tools: Toolchain | None, backend: Literal["torch", "native"] = "torch"
+        self,
+        folder: Path,
+        tools: Toolchain | None,
+        backend: Literal["torch", "native", "cuda"] = "torch",
     ) -> None:
         self._errors = (folder / f"{backend}.err").open("w+", encoding="utf-8", errors="replace")
         environment = dict(os.environ)
@@ -37,7 +41,7 @@ class Worker:
         paths = [environment.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
         environment["OMP_NUM_THREADS"] = "1"
-        environment["AUTOFN_BACKEND"] = backend
+        environment["AUTOFN_BACKEND"] = "torch" if backend == "torch" else "native"
         if tools is not None:
             environment.update(SANITIZER_OPTIONS)
             preloaded = environment.get("LD_PRELOAD", "")

@@ -32,6 +32,9 @@ CHECKS = (
 
 BUILDS = "builds"
 
+ALL_CHECKS = "all checks"
+"""In place of a backend's checks where it is not here."""
+
 AGREEMENT = "agreement with PyTorch"
 """The check that compares a kernel with the PyTorch path."""
 

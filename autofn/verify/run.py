@@ -19,6 +19,7 @@ from autofn.verify.job import Level
 from autofn.verify.process import Worker
 from autofn.verify.report import (
     AGREEMENT,
+    ALL_CHECKS,
     BUILDS,
     CHECKS,
     CPU,
@@ -108,16 +109,21 @@ class _Run:
         sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
         worker = self._worker(sanitized)
         native = None if CPU in self.without else self._worker(None, "native")
+        there = GPU not in self.without and shutil.which("nvidia-smi") is not None
+        gpu = self._worker(None, "cuda") if there else None
         build = None
         if sanitized is not None:
             build = host.start_build(sanitized, self.package, self.folder)
             self.compilers.append(build)
         waiter = self._start_nvcc()
-        self._absent()
         job = make_job(self.definition, str(self.package), self.level, self.dtypes)
         (self.folder / "job").write_bytes(pickle.dumps(job))
-        on_cpu = threading.Thread(target=self._on_cpu, args=(native,), daemon=True)
-        on_cpu.start()
+        others = [
+            threading.Thread(target=self._kernels, args=each, daemon=True)
+            for each in ((CPU, native), (GPU, gpu))
+        ]
+        for other in others:
+            other.start()
         why = self.tools if isinstance(self.tools, str) else ""
         if not worker.ready(START):
             if sanitized is not None:
@@ -136,7 +142,8 @@ class _Run:
         else:
             self._no_host(why, failed=build is not None)
         worker.rows(expected, self.found, LIMIT[self.level])
-        on_cpu.join()
+        for other in others:
+            other.join()
         if waiter is not None:
             waiter.join()
 
@@ -148,18 +155,21 @@ class _Run:
                 compiler.kill()
                 compiler.communicate()
 
-    def _on_cpu(self, worker: Worker | None) -> None:
-        expected = [(CPU, check) for check in (BUILDS, *CHECKS, AGREEMENT)]
+    def _kernels(self, backend: str, worker: Worker | None) -> None:
+        """All checks of CPU or GPU kernels, in the process that runs them as users' do."""
+        expected = [(backend, check) for check in (BUILDS, *CHECKS, AGREEMENT)]
         if worker is None:
-            for backend, check in expected:
-                self.found(Row(backend, check, "not run", "left out"))
+            why = "left out" if backend in self.without else "no GPU here"
+            missing = [(backend, ALL_CHECKS)] if backend == GPU else expected
+            for _, check in missing:
+                self.found(Row(backend, check, "not run", why))
             return
         worker.ready(START)
         worker.send(str(self.folder / "job"))
         worker.rows(expected, self.found, LIMIT[self.level])
 
     def _worker(
-        self, tools: host.Toolchain | None, backend: Literal["torch", "native"] = "torch"
+        self, tools: host.Toolchain | None, backend: Literal["torch", "native", "cuda"] = "torch"
     ) -> Worker:
         worker = Worker(self.folder, tools, backend)
         self.workers.append(worker)
@@ -195,9 +205,3 @@ class _Run:
         waiter = threading.Thread(target=wait, daemon=True)
         waiter.start()
         return waiter
-
-    def _absent(self) -> None:
-        """What does not run here."""
-        here = shutil.which("nvidia-smi") is not None
-        gpu = "by `pytest -m gpu` only" if here else "no GPU here"
-        self.found(Row(GPU, "all checks", "not run", gpu))

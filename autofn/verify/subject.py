@@ -46,14 +46,19 @@ class Subject:
         self.outputs: tuple[str, ...] = tuple(self.manifest["outputs"])
 
     @contextlib.contextmanager
-    def leaves(self, forward: Any, backward: Any) -> Iterator[None]:
-        """Within it, the Functions compute with these leaves instead of their own."""
-        kept = self.op.forward_leaf, self.op.backward_leaf
-        self.op.forward_leaf, self.op.backward_leaf = forward, backward
+    def leaves(self, forward: Any, backward: Any, double: Any = None) -> Iterator[None]:
+        """Within it, the Functions compute with these leaves instead of their own.
+
+        double: the leaf of double backward; its own by default.
+        """
+        op = self.op
+        kept = op.forward_leaf, op.backward_leaf, op.double_backward_leaf
+        op.forward_leaf, op.backward_leaf = forward, backward
+        op.double_backward_leaf = double or op.double_backward_leaf
         try:
             yield
         finally:
-            self.op.forward_leaf, self.op.backward_leaf = kept
+            op.forward_leaf, op.backward_leaf, op.double_backward_leaf = kept
 
     def arguments(self, values: Values) -> list[Any]:
         """Positional arguments of the Function, in signature order."""

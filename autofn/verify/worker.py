@@ -1,10 +1,11 @@
-"""The process that runs a package's checks: `python -m autofn.verify.worker torch|native`.
+"""The process that runs a package's checks: `python -m autofn.verify.worker torch|native|cuda`.
 
 It alone imports torch. One process runs the PyTorch path and the CUDA text on the host, another the
-CPU kernels as users' processes do. The first has the address sanitizer preloaded where the kernels
-are built with it, so it may die in any check; hence it says which check it begins. Lines of JSON
-go out: `["ready"]`, `["begin", backend, check]`, `["row", backend, check, status, detail]`,
-`["done"]`. The kernels' library, or why there is none, comes in as one line of JSON.
+CPU kernels as users' processes do, a third the CUDA kernels where there is a GPU. The first has the
+address sanitizer preloaded where the kernels are built with it, so it may die in any check; hence
+it says which check it begins. Lines of JSON go out: `["ready"]`, `["begin", backend, check]`,
+`["row", backend, check, status, detail]`, `["done"]`. The kernels' library, or why there is none,
+comes in as one line of JSON.
 """
 
 from __future__ import annotations
@@ -29,8 +30,19 @@ from autofn.verify.checks import agreement, contract, known, numeric, transforms
 from autofn.verify.checks.compare import Mismatch, NotRun
 from autofn.verify.checks.context import Context
 from autofn.verify.job import Job
-from autofn.verify.leaves import KernelLeaves
-from autofn.verify.report import AGREEMENT, BUILDS, CHECKS, CPU, HOST, KNOWN, LOADS, TORCH
+from autofn.verify.leaves import DeviceLeaves, KernelLeaves
+from autofn.verify.report import (
+    AGREEMENT,
+    ALL_CHECKS,
+    BUILDS,
+    CHECKS,
+    CPU,
+    GPU,
+    HOST,
+    KNOWN,
+    LOADS,
+    TORCH,
+)
 from autofn.verify.subject import Subject
 
 Check = Callable[[Context], str]
@@ -84,7 +96,7 @@ def run(channel: Sends, backend: str, name: str, check: Callable[[], str]) -> No
 
 
 def main() -> None:
-    native = sys.argv[1] == "native"
+    backend = {"torch": TORCH, "native": CPU, "cuda": GPU}[sys.argv[1]]
     channel = Channel()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -95,11 +107,12 @@ def main() -> None:
     try:
         context = Context(Subject(job), job)
     except Exception as error:
-        backend = CPU if native else TORCH
         channel.send("row", backend, LOADS, "failed", f"{type(error).__name__}: {error}")
         raise
-    if native:
+    if backend == CPU:
         on_cpu(channel, context)
+    elif backend == GPU:
+        on_gpu(channel, context)
     else:
         in_pytorch(channel, context)
         library = json.loads(sys.stdin.readline())
@@ -119,26 +132,61 @@ def on_host(channel: Channel, context: Context, library: str) -> None:
     subject = context.subject
     kinds = context.job.signature.kinds
     leaves = KernelLeaves(Path(library), subject.manifest, kinds, subject.op)
-    with context.subject.leaves(leaves.forward, leaves.backward):
+    with_leaves(channel, HOST, context, leaves)
+
+
+def with_leaves(
+    channel: Sends, backend: str, context: Context, leaves: KernelLeaves | DeviceLeaves
+) -> None:
+    """All checks with these in place of PyTorch's leaves."""
+    double = leaves.double_backward if isinstance(leaves, DeviceLeaves) else None
+    kernels = functools.partial(context.subject.leaves, leaves.forward, leaves.backward, double)
+    with kernels():
         for name, check in BY_NAME.items():
-            run(channel, HOST, name, functools.partial(check, context))
-    kernels = functools.partial(context.subject.leaves, leaves.forward, leaves.backward)
-    run(channel, HOST, AGREEMENT, functools.partial(agreement.agreement, context, kernels))
+            run(channel, backend, name, functools.partial(check, context))
+    run(channel, backend, AGREEMENT, functools.partial(agreement.agreement, context, kernels))
+
+
+def on_gpu(channel: Channel, context: Context) -> None:
+    """The package's own leaves on the device, its CUDA kernels built as a user's process does."""
+    runtime = context.subject.op._rt
+    if not torch.cuda.is_available():
+        channel.send("row", GPU, ALL_CHECKS, "not run", "this PyTorch finds no CUDA GPU")
+        return
+    try:
+        runtime._build.nvcc()
+        missing = not has_compiler()
+    except RuntimeError:
+        missing = True
+    if not builds(channel, GPU, runtime, "cuda", missing=missing):
+        return
+    runtime._LOADED["cpu"] = None  # all else in PyTorch operations
+    with_leaves(channel, GPU, context, DeviceLeaves(context.subject.op))
+
+
+def has_compiler() -> bool:
+    return any(map(shutil.which, ("g++", "c++", "clang++", os.environ.get("CXX", ""))))
+
+
+def builds(channel: Channel, backend: str, runtime: Any, device: str, *, missing: bool) -> bool:
+    """Whether the package has kernels for the device; a row says so. missing: a compiler is."""
+    channel.send("begin", backend, BUILDS)
+    try:
+        runtime.kernels(device)
+    except RuntimeError as error:
+        channel.send("row", backend, BUILDS, "not run" if missing else "failed", str(error))
+        for name in (*CHECKS, AGREEMENT):
+            channel.send("row", backend, name, "not run", "the kernels were not built")
+        return False
+    channel.send("row", backend, BUILDS, "passed", "")
+    return True
 
 
 def on_cpu(channel: Channel, context: Context) -> None:
     """The package's own leaves, which run the CPU kernels here."""
-    channel.send("begin", CPU, BUILDS)
     runtime = context.subject.op._rt
-    try:
-        runtime.kernels("cpu")
-    except RuntimeError as error:
-        missing = not any(map(shutil.which, ("g++", "c++", "clang++", os.environ.get("CXX", ""))))
-        channel.send("row", CPU, BUILDS, "not run" if missing else "failed", str(error))
-        for name in (*CHECKS, AGREEMENT):
-            channel.send("row", CPU, name, "not run", "the kernels were not built")
+    if not builds(channel, CPU, runtime, "cpu", missing=not has_compiler()):
         return
-    channel.send("row", CPU, BUILDS, "passed", "")
     for name, check in BY_NAME.items():
         run(channel, CPU, name, functools.partial(check, context))
 
