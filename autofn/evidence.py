@@ -53,7 +53,7 @@ class Loop:
 class Body:
     """The body of a kernel's flat loop: operations per element, without calls of slow paths.
 
-    `wide` is whether every access of memory is of 128 bits. `simple_budget` and `special_budget`
+    `wide` is whether every access of a tensor is of 128 bits. `simple_budget` and `special_budget`
     are what a memory-bound kernel may spend; tensors count, parameters come from a cache.
     """
 
@@ -194,7 +194,7 @@ def _functions(text: str) -> Iterator[tuple[str, list[_Line]]]:
 def _body(kernel: dict[str, list[list[str]]], dtype: str, lines: list[_Line]) -> Body:
     name = str(kernel["function"])
     size, compute = _SIZE[dtype], _COMPUTE[dtype]
-    operations = Counter(_without_calls(_hot_loop(lines)))
+    operations = Counter(_without_calls(_packs(lines)))
     # Tables of library functions are read as constants, the operands of a kernel never are.
     memory = ("LDG", "STG", "LD.", "ST.")
     accesses = {
@@ -202,17 +202,23 @@ def _body(kernel: dict[str, list[list[str]]], dtype: str, lines: list[_Line]) ->
         for op, n in operations.items()
         if op.startswith(memory) and not op.endswith("CONSTANT")
     }
-    stores = sum(n for op, n in accesses.items() if op.startswith("STG") and "128" in op)
-    tensors = [role for _, role in kernel["inputs"] + kernel["outputs"]].count("tensor")
+    stores = sum(n for op, n in accesses.items() if op.startswith("STG"))
+    loads = sum(n for op, n in accesses.items() if op.startswith("LDG") and "128" in op)
+    narrow = [op for op in accesses if "128" not in op]
+    roles = [role for _, role in kernel["inputs"]]
+    tensors = roles.count("tensor") + [role for _, role in kernel["outputs"]].count("tensor")
     of_a_pack = sum(1 if role == "tensor" else compute // size for _, role in kernel["outputs"])
-    elements = stores / of_a_pack * (16 // size)
+    packs = stores / of_a_pack
+    elements = packs * (16 // size)
+    if "parameter" in roles:  # whose values are read one by one
+        narrow = [op for op in narrow if not op.startswith("LDG")]
     special = sum(n for op, n in operations.items() if op.startswith("MUFU"))
     simple = sum(operations.values()) - special - operations["NOP"]
     share = tensors * size / BYTES
     return Body(
         kernel=name,
         dtype=dtype,
-        wide=stores > 0 and all("128" in op for op in accesses),
+        wide=stores > 0 and not narrow and loads >= packs,
         simple=simple / elements if elements else float("inf"),
         special=special / elements if elements else float("inf"),
         simple_budget=SIMPLE * share,
@@ -220,21 +226,14 @@ def _body(kernel: dict[str, list[list[str]]], dtype: str, lines: list[_Line]) ->
     )
 
 
-def _hot_loop(lines: list[_Line]) -> list[_Line]:
-    """The widest loop that stores: the lines from a label to the last branch back to it."""
-    labels = {line.label: at for at, line in enumerate(lines) if line.label}
-    best: list[_Line] = []
-    for at, line in enumerate(lines):
-        if line.operation != "BRA":
-            continue
-        target = re.search(r"\.L_\w+", line.rest)
-        start = labels.get(target.group()) if target else None
-        if start is None or start > at:
-            continue
-        loop = lines[start : at + 1]
-        if len(loop) > len(best) and any(each.operation.startswith("STG") for each in loop):
-            best = loop
-    return best
+def _packs(lines: list[_Line]) -> list[_Line]:
+    """What a flat loop does for whole packs: up to its last wide store; the rest is the tail's."""
+    wide = [at for at, line in enumerate(lines) if _is_store(line) and "128" in line.operation]
+    return lines[: wide[-1] + 1] if wide else []
+
+
+def _is_store(line: _Line) -> bool:
+    return line.operation.startswith(("STG", "ST."))
 
 
 def _without_calls(lines: list[_Line]) -> Iterator[str]:

@@ -7,6 +7,7 @@ compiles it as it stands.
 from __future__ import annotations
 
 import textwrap
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from autofn.backends import cpp
@@ -28,8 +29,8 @@ STORAGE = {
 
 # What a kernel's struct calls its own things: an operand of that name gets an underscore.
 _TAKEN = frozenset(
-    "At Call Loaded N Pack S T at autofn call compute compute_t in k kGradients kInputs kOutputs "
-    "kTensorInputs kTensorOutputs kWay load of storage widen".split()
+    "At Call Loaded N Pack S T at autofn call compute compute_t in k kGradients kInputs kMixed "
+    "kOutputs kScalarInputs kTensorInputs kTensorOutputs kWay load of storage widen".split()
 )
 
 _SHARED = ("launch.cuh", "loops.cuh")
@@ -42,6 +43,7 @@ class _Operand:
 
     label: str
     role: str
+    dim: int | None
     member: str
     pack: str
 
@@ -68,6 +70,7 @@ class _Struct:
     stores: tuple[str, ...]
     gradients: bool
     quick: bool
+    mixed: bool
 
     @property
     def loads(self) -> tuple[_Operand, ...]:
@@ -75,11 +78,15 @@ class _Struct:
 
     @property
     def tensor_inputs(self) -> str:
-        return _bits(self.loads)
+        return _bits(each.role == "tensor" for each in self.loads)
 
     @property
     def tensor_outputs(self) -> str:
-        return _bits(self.outputs)
+        return _bits(each.role == "tensor" for each in self.outputs)
+
+    @property
+    def scalar_inputs(self) -> str:
+        return _bits(each.role == "parameter" and each.dim is None for each in self.loads)
 
 
 def files(name: str, kernels: tuple[tuple[Kernel, Program], ...], header: str) -> dict[str, str]:
@@ -138,6 +145,7 @@ def _struct(kernel: Kernel, program: Program) -> _Struct:
         ),
         gradients=gradients,
         quick=quick,
+        mixed=program.arithmetic not in ("quick", "single"),
     )
 
 
@@ -157,8 +165,8 @@ def _casts(inputs: tuple[_Operand, ...], outputs: tuple[_Operand, ...]) -> tuple
     )
 
 
-def _bits(operands: tuple[_Operand, ...]) -> str:
-    return hex(sum(1 << n for n, each in enumerate(operands) if each.role == "tensor"))
+def _bits(flags: Iterable[bool]) -> str:
+    return hex(sum(flag << n for n, flag in enumerate(flags)))
 
 
 def _operands(kernel: Kernel) -> list[_Operand]:
@@ -173,7 +181,7 @@ def _operands(kernel: Kernel) -> list[_Operand]:
         used.add(member)
         pack = _free(f"{operand.cname}_v", "v", used | names)
         used.add(pack)
-        found.append(_Operand(operand.cname, operand.role, member, pack))
+        found.append(_Operand(operand.cname, operand.role, operand.dim, member, pack))
     return found
 
 

@@ -1,15 +1,13 @@
 """A package's CUDA kernels as its forward and backward leaves, of tensors on the CPU.
 
 Runs in the worker. The arguments are those of the generated `forward_leaf` and `backward_leaf`.
-`KernelLeaves` are the host build of kernels.cu, called as the binding calls them; grids vary from
-call to call, so that grid strides are met and a result that depends on the grid is not
-deterministic. `DeviceLeaves` are the package's own, on a GPU.
+`KernelLeaves` are the host build of kernels.cu, called as the binding calls them. `DeviceLeaves`
+are the package's own, on a GPU.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -23,9 +21,6 @@ MAX_DIMS, MAX_OPERANDS = 16, 32
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """In the order of `Dtype` in kernel.h."""
-
-PROCESSORS = (1, 3, 2, 5, 64)
-"""Multiprocessors of the devices that are played: a grid has at most that many blocks."""
 
 Shape = tuple[int, ...]
 Like = tuple[Shape, torch.dtype] | None
@@ -75,7 +70,6 @@ class KernelLeaves:
         self.library.autofn_workspace.restype = ctypes.c_int64
         self.manifest = manifest
         self.kinds = kinds
-        self.processors = itertools.cycle(PROCESSORS)
 
     def forward(
         self, tensors: Sequence[Tensor | None], values: Sequence[Any]
@@ -188,12 +182,8 @@ class KernelLeaves:
         size = self.library.autofn_workspace(number, ctypes.byref(call))
         # NaN in every dtype, to the byte: an element that is not written is seen.
         workspace = torch.full((size,), 0xFF, dtype=torch.uint8)
-        error = self.library.autofn_run(
-            number,
-            ctypes.byref(call),
-            ctypes.c_void_p(workspace.data_ptr() or None),
-            next(self.processors),
-        )
+        pointer = ctypes.c_void_p(workspace.data_ptr() or None)
+        error = self.library.autofn_run(number, ctypes.byref(call), pointer)
         if error:
             raise RuntimeError(f"{kernel['function']}: CUDA error {error}")
 

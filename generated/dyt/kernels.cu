@@ -21,9 +21,11 @@ template <typename S> struct dyt_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 4, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x2;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   const T* alpha;
@@ -73,9 +75,11 @@ template <typename S> struct dyt_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 4, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x4;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* x;
@@ -136,9 +140,11 @@ template <typename S> struct dyt_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 8, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x23, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x44;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* d_x;

@@ -21,9 +21,11 @@ template <typename S> struct laplace_nll_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* input;
   const S* target;
@@ -74,9 +76,11 @@ template <typename S> struct laplace_nll_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 4, kOutputs = 3;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xf, kTensorOutputs = 0x7;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
   static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
@@ -141,9 +145,11 @@ template <typename S> struct laplace_nll_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 7, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x7f, kTensorOutputs = 0xf;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* d_input;

@@ -21,9 +21,11 @@ template <typename S> struct lennard_jones_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x6;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* x;
   const T* epsilon;
@@ -74,9 +76,11 @@ template <typename S> struct lennard_jones_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 4, kOutputs = 3;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0xc;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad;
   const S* x;
@@ -133,9 +137,11 @@ template <typename S> struct lennard_jones_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 7, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x13, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x6c;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* d_x;

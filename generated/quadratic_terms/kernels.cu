@@ -21,9 +21,11 @@ template <typename S> struct quadratic_terms_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 2, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0xf;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   const S* y;
@@ -74,9 +76,11 @@ template <typename S> struct quadratic_terms_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 6, kOutputs = 2;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3f, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad_z;
   const S* grad_xx;
@@ -145,9 +149,11 @@ template <typename S> struct quadratic_terms_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 8, kOutputs = 6;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xff, kTensorOutputs = 0x3f;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad_z;
   const S* grad_xx;

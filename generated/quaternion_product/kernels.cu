@@ -21,9 +21,11 @@ template <typename S> struct quaternion_product_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 8, kOutputs = 4;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xff, kTensorOutputs = 0xf;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* aw;
   const S* ax;
@@ -101,9 +103,11 @@ template <typename S> struct quaternion_product_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 12, kOutputs = 8;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xfff, kTensorOutputs = 0xff;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad_out0;
   const S* grad_out1;
@@ -214,9 +218,11 @@ template <typename S> struct quaternion_product_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 20, kOutputs = 12;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xfffff, kTensorOutputs = 0xfff;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad_out0;
   const S* grad_out1;

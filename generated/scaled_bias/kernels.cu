@@ -21,9 +21,11 @@ template <typename S> struct scaled_bias_forward_bias_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 2, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   const S* bias;
@@ -66,9 +68,11 @@ template <typename S> struct scaled_bias_backward_bias_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 1, kOutputs = 2;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   T scale;
@@ -110,9 +114,11 @@ template <typename S> struct scaled_bias_double_backward_bias_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* d_x;
@@ -160,9 +166,11 @@ template <typename S> struct scaled_bias_forward_no_bias_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 1, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   T scale;
@@ -201,9 +209,11 @@ template <typename S> struct scaled_bias_backward_no_bias_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 1, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   T scale;

@@ -28,19 +28,12 @@ inline std::int64_t size_of(Dtype dtype) {
 
 // --- launches ------------------------------------------------------------------------------------
 
-// Launches `blocks` blocks, or as many as run at a time: loops stride over the rest.
 template <typename... P, typename... A>
 cudaError_t launch(void (*kernel)(P...), std::int64_t blocks, cudaStream_t stream,
                    const A&... arguments) {
-  int device = 0, processors = 1, resident = 1;
-  cudaGetDevice(&device);
-  cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device);
-  if (blocks > processors) {
-    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, kThreads, 0);
-  }
-  const std::int64_t most = std::int64_t(processors) * std::max(resident, 1);
+  if (blocks >= std::int64_t(1) << 31) return cudaErrorInvalidValue;
   cudaLaunchConfig_t config = {};
-  config.gridDim = dim3(unsigned(std::min(blocks, most)));
+  config.gridDim = dim3(unsigned(blocks));
   config.blockDim = dim3(kThreads);
   config.stream = stream;
   const cudaError_t launched = cudaLaunchKernelEx(&config, kernel, arguments...);
@@ -102,20 +95,55 @@ template <typename Op> Layout<Op::kInputs> layout(const Call& call) {
   return found;
 }
 
+template <int N> bool is_aligned(const Operand& operand) {
+  return reinterpret_cast<std::uintptr_t>(operand.data) % N == 0;
+}
+
+// Whether the flat loop can run a call; where its parameters lie then.
+template <typename Op> bool is_flat(const Call& call, Channels<Op::kInputs>& channels) {
+  constexpr int N = kWidth<typename Op::storage>;
+  if (!std::all_of(call.outputs, call.outputs + Op::kOutputs, is_aligned<16>)) return false;
+  int along = -1;  // the dimension
+  for (int k = 0; k < Op::kInputs; ++k) {
+    const Operand& input = call.inputs[k];
+    if (Op::kTensorInputs >> k & 1) {
+      if (!is_aligned<16>(input) || !is_dense(call, input)) return false;
+      continue;
+    }
+    for (int d = 0; d < call.dims; ++d) {
+      if (input.strides[d] == 0) continue;
+      if (Op::kScalarInputs >> k & 1 || (along >= 0 && along != d)) return false;
+      along = d;
+      channels.steps[k] = input.strides[d];
+    }
+  }
+  std::int64_t inner = call.elements, count = 1;
+  if (along >= 0) {
+    for (int d = 0; d <= along; ++d) inner /= call.sizes[d];
+    count = call.sizes[along];
+  }
+  channels.packs = inner == 1;
+  for (int k = 0; k < Op::kInputs && channels.packs; ++k) {
+    const std::int64_t step = channels.steps[k];
+    if (step != 0 && (step != 1 || !is_aligned<16>(call.inputs[k]))) return false;
+  }
+  if (along >= 0 && (channels.packs ? count : inner) % N != 0) return false;
+  channels.inner = divisor(inner);
+  channels.count = divisor(count);
+  return true;
+}
+
 // A call of at most kSlice elements without reduced outputs.
 template <typename Op> cudaError_t run_elementwise(const Call& call, cudaStream_t stream) {
   const Op op = Op::of(call);
-  const auto is_aligned = [](const Operand& operand) {
-    return reinterpret_cast<std::uintptr_t>(operand.data) % 16 == 0;
-  };
-  bool flat = std::all_of(call.outputs, call.outputs + Op::kOutputs, is_aligned);
-  for (int k = 0; k < Op::kInputs; ++k) {
-    flat &= is_aligned(call.inputs[k]) && is_dense(call, call.inputs[k]);
-  }
-  const std::int64_t packs = ceil_divide(call.elements, kWidth<typename Op::storage>);
-  const std::int64_t blocks = ceil_divide(packs, kThreads);
   const std::uint32_t elements = std::uint32_t(call.elements);
-  if (flat) return launch(flat_kernel<Op>, blocks, stream, op, elements);
+  Channels<Op::kInputs> channels = {};
+  if (is_flat<Op>(call, channels)) {
+    constexpr int kElements = kThreads * kAhead<Op> * kWidth<typename Op::storage>;
+    const std::int64_t blocks = ceil_divide(call.elements, kElements);
+    return launch(flat_kernel<Op>, blocks, stream, op, channels, elements);
+  }
+  const std::int64_t blocks = ceil_divide(call.elements, kThreads * strided_pack<Op>());
   return launch(strided_kernel<Op>, blocks, stream, op, layout<Op>(call), elements);
 }
 
@@ -133,17 +161,22 @@ struct Pass {
   int rows;
 };
 
-// The next pass over a call, of whose reduced outputs `left` remain. Within a tile an output is
-// summed over columns, rows or both; an output that has both needs other rows and another pass.
-inline Pass next_pass(const Call& call, std::uint32_t left) {
+// The next pass over a call, of whose reduced outputs `left` remain: `most` of them at most. Within
+// a tile an output is summed over columns, rows or both; an output that has both needs other rows
+// and another pass.
+inline Pass next_pass(const Call& call, std::uint32_t left, int most) {
   const int inner = call.dims - 1;
-  Pass best = {left, -1};
+  Pass best = {0, -1};
+  for (int k = 0, count = 0; k < kMaxOperands && count < most; ++k) {
+    best.outputs |= left & std::uint32_t(1) << k;
+    count += left >> k & 1;
+  }
   std::int64_t best_rank[3] = {-1, 0, 0};
   for (int d = 0; d < inner; ++d) {
     std::uint32_t outputs = 0;
     std::int64_t rank[3] = {0, 0, call.sizes[d]};  // outputs; of those, summed over d; its size
     for (int k = 0; k < kMaxOperands; ++k) {
-      if ((left >> k & 1) == 0) continue;
+      if ((left >> k & 1) == 0 || rank[0] == most) continue;
       const bool over_rows = call.outputs[k].strides[d] == 0;
       if (!over_rows && call.outputs[k].strides[inner] != 0) continue;
       outputs |= std::uint32_t(1) << k;
@@ -158,6 +191,9 @@ inline Pass next_pass(const Call& call, std::uint32_t left) {
   return best;
 }
 
+// Tiles that are enough for any device, and the most packs of a thread in one.
+constexpr int kTiles = 2048, kLong = 64;
+
 // A pass over a call, ready to run. `bytes` is the workspace that its partial sums take.
 template <typename Op> struct Plan {
   using T = typename Op::T;
@@ -171,6 +207,7 @@ template <typename Op> struct Plan {
     int count = 0;
     for (int k = 0; k < Op::kOutputs; ++k) {
       if (pass.outputs >> k & 1) {
+        tiling.partials[k].slot = count;
         folds.each[count] = reduce(call, pass, call.outputs[k], to, tiling.partials[k]);
         const std::int64_t used = folds.each[count].elements * folds.each[count].count;
         folds.blocks += folds.each[count++].blocks;
@@ -195,13 +232,22 @@ template <typename Op> struct Plan {
     }
     // A thread's sums are those of one row or one column where outputs keep these.
     const std::int64_t packs = ceil_divide(tiling.columns, N);
-    const int wide = power_of_two(packs, keep_rows || keep_columns ? 16 : kThreads);
+    const int wide = power_of_two(packs, keep_rows || keep_columns ? 32 : kThreads);
     const int height = power_of_two(tiling.rows, kThreads / wide);
     tiling.width = kThreads / height;
-    const int along_columns =
-        keep_columns ? 1 : int(std::min<std::int64_t>(kTerms, ceil_divide(packs, tiling.width)));
-    tiling.tile_columns = tiling.width * N * along_columns;
-    tiling.tile_rows = height * (keep_rows ? 1 : kTerms / along_columns);
+    // It moves where there is more to do: at least kTerms packs, for a tile costs as much as a few,
+    // and more where enough tiles for any device remain.
+    const std::int64_t down = keep_rows ? 1 : ceil_divide(tiling.rows, height);
+    const std::int64_t right = keep_columns ? 1 : ceil_divide(packs, tiling.width);
+    const std::int64_t share = ceil_divide(call.elements, std::int64_t(N) * kThreads * kTiles);
+    const std::int64_t length =
+        std::min<std::int64_t>(std::max<std::int64_t>(share, kTerms), kLong);
+    const bool goes_down = down >= right;
+    const int moves = int(std::min(goes_down ? down : right, length));
+    tiling.down = goes_down ? height : 0;
+    tiling.right = goes_down ? 0 : tiling.width * N;
+    tiling.tile_rows = height * (goes_down ? moves : 1);
+    tiling.tile_columns = tiling.width * N * (goes_down ? 1 : moves);
     tiling.row_tiles = ceil_divide(tiling.rows, tiling.tile_rows);
     tiling.column_tiles = ceil_divide(tiling.columns, tiling.tile_columns);
     tiling.tiles = tiling.row_tiles * tiling.column_tiles;
@@ -220,7 +266,7 @@ template <typename Op> struct Plan {
     tiling.dense = steps(call, pass, dense);
   }
 
-  static Steps steps(const Call& call, const Pass& pass, const Operand& operand) {
+  Steps steps(const Call& call, const Pass& pass, const Operand& operand) const {
     Steps found = {};
     int outer = 0;
     for (int d = 0; d < call.dims; ++d) {
@@ -232,6 +278,7 @@ template <typename Op> struct Plan {
         found.outer[outer++] = operand.strides[d];
       }
     }
+    found.next = tiling.down * found.row + tiling.right * found.column;
     return found;
   }
 
@@ -271,7 +318,7 @@ template <typename Op, typename F> bool for_each_pass(const Call& call, const F&
   }
   const bool any = left != 0;
   while (left != 0) {
-    const Pass pass = next_pass(call, left);
+    const Pass pass = next_pass(call, left, most_sums<Op>());
     left &= ~pass.outputs;
     f(pass);
   }

@@ -21,9 +21,11 @@ template <typename S> struct star_relu_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x6;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* x;
   const T* scale;
@@ -74,9 +76,11 @@ template <typename S> struct star_relu_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 3;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x4;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad;
   const S* x;
@@ -128,9 +132,11 @@ template <typename S> struct star_relu_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 6, kOutputs = 3;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x13, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x2c;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = true;  // double where T is float
 
   const S* grad;
   const S* d_x;

@@ -21,9 +21,11 @@ template <typename S> struct threshold_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 1, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   T threshold;
@@ -64,9 +66,11 @@ template <typename S> struct threshold_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 2, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* x;
@@ -109,9 +113,11 @@ template <typename S> struct threshold_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* d_x;

@@ -21,9 +21,11 @@ template <typename S> struct two_outputs_forward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 1, kOutputs = 2;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x1, kTensorOutputs = 0x3;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* x;
   S* out0;
@@ -63,9 +65,11 @@ template <typename S> struct two_outputs_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 3, kOutputs = 1;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0x7, kTensorOutputs = 0x1;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = false;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad_out0;
   const S* grad_out1;
@@ -112,9 +116,11 @@ template <typename S> struct two_outputs_double_backward_op {
   using storage = S;
   using T = compute_t<S>;
   static constexpr int kInputs = 4, kOutputs = 3;
-  // Which operands are tensors, a bit each.
+  // Which operands are tensors, and which parameters of one element, a bit each.
   static constexpr unsigned kTensorInputs = 0xf, kTensorOutputs = 0x7;
+  static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad_out0;
   const S* grad_out1;

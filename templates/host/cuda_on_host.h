@@ -34,9 +34,6 @@ inline dim3 threadIdx(0), blockIdx(0), blockDim, gridDim;
 
 namespace autofn_host {
 
-// How many multiprocessors the machine has, as far as the choice of a grid is concerned.
-inline int processors = 1;
-
 constexpr std::size_t kStack = 256 * 1024;
 
 // The threads of one block.

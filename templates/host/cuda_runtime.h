@@ -3,7 +3,6 @@
 #include "cuda_on_host.h"
 
 enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 typedef struct CUstream_st* cudaStream_t;
 
 struct cudaLaunchConfig_t {
@@ -13,22 +12,6 @@ struct cudaLaunchConfig_t {
 };
 
 inline cudaError_t cudaGetLastError() { return cudaSuccess; }
-
-inline cudaError_t cudaGetDevice(int* device) {
-  *device = 0;
-  return cudaSuccess;
-}
-
-inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr, int) {
-  *value = autofn_host::processors;
-  return cudaSuccess;
-}
-
-template <typename Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel, int, std::size_t) {
-  *blocks = 1;
-  return cudaSuccess;
-}
 
 template <typename... P, typename... A>
 cudaError_t cudaLaunchKernelEx(

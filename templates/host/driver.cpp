@@ -3,9 +3,7 @@
 
 #include "kernels.cu"
 
-// As if on a device of that many multiprocessors: results must not depend on it.
-extern "C" int autofn_run(int kernel, const autofn::Call* call, void* workspace, int processors) {
-  autofn_host::processors = processors;
+extern "C" int autofn_run(int kernel, const autofn::Call* call, void* workspace) {
   return autofn::run_on_cuda(kernel, *call, workspace, nullptr);
 }
 

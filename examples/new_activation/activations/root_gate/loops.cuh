@@ -3,11 +3,13 @@
 // a pack of elements of each input, computes, and stores a pack of each output, by way of a
 // position that a loop here gives it. launch.cuh chooses the loop.
 //
-//   flat_kernel     everything dense in one order, and aligned
+//   flat_kernel     tensors dense in one order, and aligned; parameters of one element or along
+//                   one dimension
 //   strided_kernel  inputs of any strides, 0 where they broadcast; outputs dense
 //   tile_kernel     some outputs summed along dimensions; fold_kernel adds up its partial sums
 //
-// What a loop does depends on the call alone; the grid decides only who does it.
+// Each block does one part of a call, which depends on the call alone: there are as many blocks as
+// parts, whatever the device. Of blocks that stride over the parts instead, memory gives 5 % less.
 #pragma once
 #include <cstdint>
 #include <cuda_bf16.h>
@@ -87,54 +89,7 @@ __device__ void put(S* to, const Pack<T, N>& values, int count) {
   }
 }
 
-// --- flat: every operand is dense, in one order --------------------------------------------------
-
-// Pack number `index`, whole and aligned.
-struct Flat {
-  std::uint32_t index;
-
-  template <int N, typename S> __device__ Pack<S, N> load(int, const S* from) const {
-    return reinterpret_cast<const Pack<S, N>*>(from)[index];
-  }
-  template <int N, typename S, typename T>
-  __device__ void store(int, S* to, const Pack<T, N>& values) {
-    reinterpret_cast<Pack<S, N>*>(to)[index] = rounded<S>(values);
-  }
-};
-
-// Bounds of 1 block per multiprocessor, here for double and for many operands: ptxas would spill a
-// few registers to have more of them.
-template <typename Op>
-__global__ void
-__launch_bounds__(kThreads, sizeof(typename Op::T) == 8 || Op::kInputs + Op::kOutputs > 8)
-flat_kernel(const __grid_constant__ Op op, const std::uint32_t elements) {
-  constexpr int N = kWidth<typename Op::storage>;
-  // Two packs of few inputs are on their way at a time: there are not threads enough to have all
-  // the bytes in flight that memory wants.
-  constexpr int kAhead = Op::kInputs <= 4 ? 2 : 1;
-  const std::uint32_t packs = elements / N, threads = gridDim.x * kThreads;
-  const std::uint32_t thread = blockIdx.x * kThreads + threadIdx.x;
-#pragma unroll 1
-  for (std::uint32_t i = thread; i < packs; i += kAhead * threads) {
-    typename Op::template Loaded<N> loaded[kAhead];
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      const std::uint32_t index = i + k * threads;
-      loaded[k] = op.template load<N>(Flat{index < packs ? index : i});
-    }
-#pragma unroll
-    for (int k = 0; k < kAhead; ++k) {
-      Flat at = {i + k * threads};
-      if (at.index < packs) op.template compute<N>(loaded[k], at);
-    }
-  }
-  if (thread < elements % N) {
-    Flat at = {packs * N + thread};
-    op.template compute<1>(op.template load<1>(at), at);
-  }
-}
-
-// --- strided: inputs of any strides, outputs dense -----------------------------------------------
+// --- flat: tensors are dense, in one order -------------------------------------------------------
 
 // Division of a number below 2^31 by one that is not 0, as a multiplication.
 struct Divisor {
@@ -144,6 +99,78 @@ struct Divisor {
     return (__umulhi(number, magic) + number) >> shift;
   }
 };
+
+// Parameters along one dimension of a call: element e has the value at e / inner % count, times the
+// input's step. The elements of a pack have one value, or (`packs`) a pack of neighbours.
+template <int kInputs> struct Channels {
+  Divisor inner, count;
+  bool packs;
+  std::int64_t steps[kInputs];
+};
+
+// Pack number `index`, whole and aligned.
+template <typename Op> struct Flat {
+  const Channels<Op::kInputs>& channels;
+  std::uint32_t index;
+
+  template <int N, typename X> __device__ Pack<X, N> load(int k, const X* from) const {
+    if (Op::kTensorInputs >> k & 1) return reinterpret_cast<const Pack<X, N>*>(from)[index];
+    if (!(Op::kScalarInputs >> k & 1)) {
+      const std::uint32_t place = channels.inner.divide(index * N);
+      from += (place - channels.count.divide(place) * channels.count.value) * channels.steps[k];
+      if (N > 1 && channels.packs && channels.steps[k] != 0) {
+        return *reinterpret_cast<const Pack<X, N>*>(from);
+      }
+    }
+    Pack<X, N> pack;
+    pack.at[0] = *from;
+#pragma unroll
+    for (int n = 1; n < N; ++n) pack.at[n] = pack.at[0];
+    return pack;
+  }
+  template <int N, typename X, typename T>
+  __device__ void store(int, X* to, const Pack<T, N>& values) {
+    reinterpret_cast<Pack<X, N>*>(to)[index] = rounded<X>(values);
+  }
+};
+
+// Packs that a thread has on their way at a time: two of few inputs, for there are not threads
+// enough to have all the bytes in flight that memory wants.
+template <typename Op> constexpr int kAhead = Op::kInputs <= 4 ? 2 : 1;
+
+// Blocks per multiprocessor that ptxas is to have registers for, 0 where it chooses: of kernels in
+// double and of many operands it would spill a few registers to have more blocks.
+template <typename Op> __host__ __device__ constexpr int flat_blocks() {
+  return sizeof(typename Op::T) == 8 || Op::kMixed || Op::kInputs + Op::kOutputs > 8 ? 1 : 0;
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(kThreads, flat_blocks<Op>())
+flat_kernel(const __grid_constant__ Op op, const __grid_constant__ Channels<Op::kInputs> channels,
+            const std::uint32_t elements) {
+  constexpr int N = kWidth<typename Op::storage>;
+  const std::uint32_t packs = elements / N;
+  const std::uint32_t first = blockIdx.x * (kThreads * kAhead<Op>) + threadIdx.x;
+  typename Op::template Loaded<N> loaded[kAhead<Op>];
+  if (first < packs) {
+#pragma unroll
+    for (int k = 0; k < kAhead<Op>; ++k) {
+      const std::uint32_t index = first + k * kThreads;
+      loaded[k] = op.template load<N>(Flat<Op>{channels, index < packs ? index : first});
+    }
+#pragma unroll
+    for (int k = 0; k < kAhead<Op>; ++k) {
+      Flat<Op> at = {channels, first + k * kThreads};
+      if (at.index < packs) op.template compute<N>(loaded[k], at);
+    }
+  }
+  if (blockIdx.x == 0 && threadIdx.x < elements % N) {
+    Flat<Op> at = {channels, packs * N + threadIdx.x};
+    op.template compute<1>(op.template load<1>(at), at);
+  }
+}
+
+// --- strided: inputs of any strides, outputs dense -----------------------------------------------
 
 // Where the inputs of a call lie.
 template <int kInputs> struct Layout {
@@ -203,18 +230,21 @@ template <int kInputs> struct Strided {
   }
 };
 
+// Elements of a pack: fewer where there are not registers for the offsets of so many operands.
+template <typename Op> __host__ __device__ constexpr int strided_pack() {
+  constexpr int kMost = kWidth<typename Op::storage>;
+  return Op::kInputs + Op::kOutputs > 16 ? (kMost + 1) / 2 : kMost;
+}
+
 template <typename Op>
 __global__ void __launch_bounds__(kThreads, 1)
 strided_kernel(const __grid_constant__ Op op, const __grid_constant__ Layout<Op::kInputs> layout,
                const std::uint32_t elements) {
-  constexpr int N = kWidth<typename Op::storage>;
-  const std::uint32_t step = gridDim.x * kThreads * N;
-  std::uint32_t first = (blockIdx.x * kThreads + threadIdx.x) * N;
-#pragma unroll 1
-  for (; first < elements; first += step) {
-    Strided<Op::kInputs> at(layout, first, elements - first < N ? int(elements - first) : N);
-    op.template compute<N>(op.template load<N>(at), at);
-  }
+  constexpr int N = strided_pack<Op>();
+  const std::uint32_t first = (blockIdx.x * kThreads + threadIdx.x) * N;
+  if (first >= elements) return;
+  Strided<Op::kInputs> at(layout, first, elements - first < N ? int(elements - first) : N);
+  op.template compute<N>(op.template load<N>(at), at);
 }
 
 // --- sums ----------------------------------------------------------------------------------------
@@ -254,13 +284,14 @@ __device__ void combine(Sum<T>* shared, int layers, int members, int stride) {
 
 // --- tiles: some outputs are summed --------------------------------------------------------------
 
-// Elements of a tile that a thread adds up plainly in each of its sums: 7 roundings. All else is
-// added by Sum, so a reduced output is off by at most 10 roundings of the sum of absolute terms.
+// Elements that a thread adds up plainly in each of its sums: 7 roundings. All else is added by
+// Sum, so a reduced output is off by at most 10 roundings of the sum of absolute terms.
 constexpr int kTerms = 8;
 
-// Steps of an operand, in elements.
+// Steps of an operand, in elements: along outer dimensions, rows and columns, and from a thread's
+// pack to its next one.
 struct Steps {
-  std::int64_t outer[kMaxDims], row, column;
+  std::int64_t outer[kMaxDims], row, column, next;
 };
 
 // The partial sums of one output in the workspace: `count` times its elements.
@@ -268,16 +299,18 @@ template <typename T> struct Partials {
   T* to;  // null: the output is not summed
   Steps steps;
   bool rows, columns;  // which of the two dimensions of a tile the output has
+  int slot;            // of the memory that the threads of a block share
 };
 
 // How a call is cut into tiles: of its dimensions the innermost is the columns of a tile, another
 // one its rows, and along the outer ones a tile has a single index. A tile's threads stand in rows
-// of `width`, and each takes N columns at a time.
+// of `width`, and each takes N columns at a time. From one pack to its next a thread moves down, or
+// to the right: one of the two moves is 0.
 template <typename T, int kInputs, int kOutputs> struct Tiling {
   int dims;  // outer ones
   std::int64_t sizes[kMaxDims];
   std::int64_t rows, columns, row_tiles, column_tiles, tiles;
-  int tile_rows, tile_columns, width;
+  int tile_rows, tile_columns, width, down, right;
   Steps inputs[kInputs], dense;  // `dense` is for the outputs that are not summed
   Partials<T> partials[kOutputs];
 };
@@ -285,37 +318,63 @@ template <typename T, int kInputs, int kOutputs> struct Tiling {
 template <typename Op>
 using tiling_t = Tiling<typename Op::T, Op::kInputs, Op::kOutputs>;
 
-// Elements of a pack: as many as there are registers for, with the sums of each.
+// Elements of a pack: 2 or 4, as there are registers for, with the sums of each.
 template <typename Op> __host__ __device__ constexpr int tile_pack() {
   constexpr int kOperands = Op::kInputs + Op::kOutputs, kWords = sizeof(typename Op::T) / 4;
-  int width = kWidth<typename Op::storage>;
-  while (width > 1 && width * kOperands * kWords > 64) width /= 2;
-  return width;
+  return kWords == 1 && kOperands <= 16 ? 4 : 2;
 }
 
-// A tile, and the pack of it that is computed.
+// Outputs that are summed in one go: what a block shares is memory for the sums of so many.
+template <typename Op> __host__ __device__ constexpr int most_sums() {
+  constexpr int kBytes = kThreads * tile_pack<Op>() * 2 * int(sizeof(typename Op::T));
+  constexpr int kFit = 48 * 1024 / kBytes;
+  return Op::kOutputs < kFit ? Op::kOutputs : kFit;
+}
+
+// A tile, and the packs of it that this thread computes.
 template <typename Op> struct Tile {
   static constexpr int N = tile_pack<Op>();
   using T = typename Op::T;
 
   const tiling_t<Op>& tiling;
-  std::int64_t index;
+  Sum<T>* const shared;
+  const std::int64_t index;
   int rows, columns;  // of this tile
-  std::int64_t inputs[Op::kInputs], dense;  // where its first elements lie
-  int row, column, count;
+  std::int64_t inputs[Op::kInputs], dense;  // where the thread's next pack lies
+  int column, left;  // of that pack; how many there are, with it
+  int ahead = 0;     // of that pack, the one at hand
+  // For outputs that have columns, plain sums of each, which flush() adds to those in shared; for
+  // others, a Sum.
   T sums[Op::kOutputs][N];
 
-  __device__ Tile(const tiling_t<Op>& given, std::int64_t number)
-      : tiling(given), index(number), inputs(), dense(0), sums() {
+  __device__ Tile(const tiling_t<Op>& given, Sum<T>* memory, std::int64_t number)
+      : tiling(given), shared(memory), index(number), inputs(), dense(0), sums() {
     const std::int64_t row_tile = index / tiling.column_tiles % tiling.row_tiles;
     rows = within(tiling.rows - row_tile * tiling.tile_rows, tiling.tile_rows);
     const std::int64_t column_tile = index % tiling.column_tiles;
     columns = within(tiling.columns - column_tile * tiling.tile_columns, tiling.tile_columns);
+    const int row = threadIdx.x / tiling.width;
+    column = threadIdx.x % tiling.width * N;
     locate([&](const auto& add) {
 #pragma unroll
       for (int k = 0; k < Op::kInputs; ++k) add(tiling.inputs[k], inputs[k], true, true);
       add(tiling.dense, dense, true, true);
     });
+    const auto move = [&](const Steps& steps, std::int64_t& offset) {
+      offset += row * steps.row + column * steps.column;
+    };
+#pragma unroll
+    for (int k = 0; k < Op::kInputs; ++k) move(tiling.inputs[k], inputs[k]);
+    move(tiling.dense, dense);
+    left = row >= rows || column >= columns ? 0
+           : tiling.down > 0 ? (rows - row + tiling.down - 1) / tiling.down
+                             : (columns - column + tiling.right - 1) / tiling.right;
+#pragma unroll
+    for (int k = 0; k < Op::kOutputs; ++k) {
+      if (!has_columns(k)) continue;
+#pragma unroll
+      for (int n = 0; n < N; ++n) shared[place(k, n)] = {0, 0};
+    }
   }
 
   static __device__ int within(std::int64_t left, int most) {
@@ -342,33 +401,72 @@ template <typename Op> struct Tile {
     }
   }
 
-  __device__ void move(int to_row, int to_column) {
-    row = to_row;
-    column = to_column;
-    count = within(columns - column, N);
+  __device__ bool is_summed(int k) const { return tiling.partials[k].to != nullptr; }
+  __device__ bool has_columns(int k) const { return is_summed(k) && tiling.partials[k].columns; }
+
+  // Where this thread's sum of an output is shared, in each of N layers.
+  __device__ int place(int k, int layer) const {
+    return (tiling.partials[k].slot * N + layer) * kThreads + threadIdx.x;
   }
 
-  __device__ std::int64_t offset(const Steps& steps) const {
-    return row * steps.row + column * steps.column;
-  }
+  __device__ int count() const { return within(columns - column - ahead * tiling.right, N); }
 
   template <int, typename S> __device__ Pack<S, N> load(int k, const S* from) const {
     const Steps& steps = tiling.inputs[k];
-    return fetch<N>(from + inputs[k] + offset(steps), steps.column, count);
+    return fetch<N>(from + inputs[k] + ahead * steps.next, steps.column, count());
   }
 
   template <typename S> __device__ void store(int k, S* to, const Pack<T, N>& values) {
-    if (tiling.partials[k].to == nullptr) {
-      put(to + dense + offset(tiling.dense), values, count);
-      return;
-    }
+    if (!is_summed(k)) {
+      put(to + dense + ahead * tiling.dense.next, values, count());
+    } else if (tiling.partials[k].columns) {
 #pragma unroll
-    for (int n = 0; n < N; ++n) sums[k][n] += n < count ? values.at[n] : T(0);
+      for (int n = 0; n < N; ++n) sums[k][n] += values.at[n];  // of no column: not looked at
+    } else {
+      Pack<T, N> terms = values;
+#pragma unroll
+      for (int n = 1; n < N; ++n) {
+        if (n >= count()) terms.at[n] = T(0);
+      }
+#pragma unroll
+      for (int step = 1; step < N; step *= 2) {
+#pragma unroll
+        for (int n = 0; n < N; n += 2 * step) terms.at[n] += terms.at[n + step];
+      }
+      Sum<T> sum = {sums[k][0], sums[k][1]};
+      sum.add(terms.at[0]);
+      sums[k][0] = sum.high;
+      sums[k][1] = sum.low;
+    }
+  }
+
+  __device__ void advance(int packs) {
+#pragma unroll
+    for (int k = 0; k < Op::kInputs; ++k) inputs[k] += packs * tiling.inputs[k].next;
+    dense += packs * tiling.dense.next;
+    column += packs * tiling.right;
+    left -= packs;
+  }
+
+  __device__ void flush() {
+#pragma unroll
+    for (int k = 0; k < Op::kOutputs; ++k) {
+      if (!has_columns(k)) continue;
+#pragma unroll
+      for (int n = 0; n < N; ++n) {
+        shared[place(k, n)].add(sums[k][n]);
+        sums[k][n] = 0;
+      }
+    }
   }
 
   // Adds up the sums of all threads, and writes them to the workspace.
-  __device__ void finish(Sum<T>* shared) const {
-    const int thread = threadIdx.x, x = thread % tiling.width, y = thread / tiling.width;
+  __device__ void finish() {
+    flush();
+#pragma unroll
+    for (int k = 0; k < Op::kOutputs; ++k) {
+      if (is_summed(k) && !has_columns(k)) shared[place(k, 0)] = {sums[k][0], sums[k][1]};
+    }
     std::int64_t offsets[Op::kOutputs] = {};
     locate([&](const auto& add) {
 #pragma unroll
@@ -377,62 +475,68 @@ template <typename Op> struct Tile {
         add(mine.steps, offsets[k], mine.rows, mine.columns);
       }
     });
-#pragma unroll 1
-    for (int output = 0; output < Op::kOutputs; ++output) {
-      const Partials<T>& mine = tiling.partials[output];
+    const int thread = threadIdx.x, x = thread % tiling.width, y = thread / tiling.width;
+#pragma unroll
+    for (int k = 0; k < Op::kOutputs; ++k) {
+      const Partials<T>& mine = tiling.partials[k];
       if (mine.to == nullptr) continue;
-      T* to = mine.to;
-      __syncthreads();  // the sums before these have been read
-#pragma unroll
-      for (int k = 0; k < Op::kOutputs; ++k) {
-        if (k != output) continue;
-        to += offsets[k];
-        Sum<T> across = {0, 0};
-#pragma unroll
-        for (int n = 0; n < N; ++n) {
-          if (mine.columns) {
-            shared[n * kThreads + thread] = {sums[k][n], 0};
-          } else {
-            across.add(sums[k][n]);
-          }
-        }
-        if (!mine.columns) shared[thread] = across;
-      }
       const int stride = mine.columns ? tiling.width : 1;
       const int members = mine.columns ? kThreads / tiling.width
                           : mine.rows  ? tiling.width : kThreads;
       const int layers = mine.columns ? N : 1;
-      combine(shared, layers, members, stride);
+      Sum<T>* sums_of_all = shared + mine.slot * N * kThreads;
+      combine(sums_of_all, layers, members, stride);
       if (thread / stride % members != 0 || (mine.rows && y >= rows)) continue;
+      T* to = mine.to + offsets[k];
       if (mine.rows) to += y * mine.steps.row;
       for (int n = 0; n < layers; ++n) {
         const int at = x * N + n;
         if (mine.columns && at >= columns) break;
-        to[mine.columns ? at * mine.steps.column : 0] = shared[n * kThreads + thread].value();
+        to[mine.columns ? at * mine.steps.column : 0] = sums_of_all[n * kThreads + thread].value();
       }
     }
   }
 };
 
+// Packs of a tile that a thread has on their way at a time. Both this and the blocks that there are
+// to be registers for are as many as need no spill.
+#ifndef AUTOFN_TILE_AHEAD
+#define AUTOFN_TILE_AHEAD 2
+#endif
 template <typename Op>
-__global__ void __launch_bounds__(kThreads, 1)
+constexpr int kTileAhead =
+    sizeof(typename Op::T) == 8 || Op::kInputs + Op::kOutputs > 9 ? 1 : AUTOFN_TILE_AHEAD;
+
+template <typename Op> __host__ __device__ constexpr int tile_blocks() {
+  constexpr int kOperands = Op::kInputs + Op::kOutputs + (Op::kMixed ? 2 : 0);
+  return sizeof(typename Op::T) == 8 || kOperands > 9 ? 1 : kOperands > 6 ? 2 : 3;
+}
+
+template <typename Op>
+__global__ void __launch_bounds__(kThreads, tile_blocks<Op>())
 tile_kernel(const __grid_constant__ Op op, const __grid_constant__ tiling_t<Op> tiling) {
-  constexpr int N = tile_pack<Op>();
-  __shared__ Sum<typename Op::T> shared[kThreads * N];
-  const int x = threadIdx.x % tiling.width, y = threadIdx.x / tiling.width;
+  constexpr int N = tile_pack<Op>(), ahead = kTileAhead<Op>;
+  __shared__ Sum<typename Op::T> shared[most_sums<Op>() * N * kThreads];
+  Tile<Op> at(tiling, shared, blockIdx.x);
 #pragma unroll 1
-  for (std::int64_t index = blockIdx.x; index < tiling.tiles; index += gridDim.x) {
-    Tile<Op> at(tiling, index);
-#pragma unroll 1
-    for (int row = y; row < at.rows; row += kThreads / tiling.width) {
-#pragma unroll 1
-      for (int column = x * N; column < at.columns; column += tiling.width * N) {
-        at.move(row, column);
-        op.template compute<N>(op.template load<N>(at), at);
-      }
+  for (int terms = ahead; at.left > 0; terms += ahead) {
+    typename Op::template Loaded<N> loaded[ahead];
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      at.ahead = k < at.left ? k : 0;
+      loaded[k] = op.template load<N>(at);
     }
-    at.finish(shared);
+#pragma unroll
+    for (int k = 0; k < ahead; ++k) {
+      if (k >= at.left) break;
+      at.ahead = k;
+      op.template compute<N>(loaded[k], at);
+    }
+    at.advance(ahead);
+    if (terms % kTerms == 0) at.flush();
   }
+  at.ahead = 0;
+  at.finish();
 }
 
 // --- folds: the partial sums of reduced outputs added up -----------------------------------------
@@ -466,25 +570,22 @@ static __global__ void __launch_bounds__(kThreads, 1)
 fold_kernel(const __grid_constant__ Folds<T> folds) {
   __shared__ Sum<T> shared[kThreads];
   const int thread = threadIdx.x;
-  for (std::int64_t index = blockIdx.x; index < folds.blocks; index += gridDim.x) {
-    std::int64_t block = index;
-    const Fold<T>* fold = folds.each;
-    for (; block >= fold->blocks; ++fold) block -= fold->blocks;
-    const int member = thread / fold->lanes, members = kThreads / fold->lanes;
-    const std::int64_t element = block * fold->lanes + thread % fold->lanes;
-    Sum<T> sum = {0, 0};
-    if (element < fold->elements) {
+  std::int64_t block = blockIdx.x;
+  const Fold<T>* fold = folds.each;
+  for (; block >= fold->blocks; ++fold) block -= fold->blocks;
+  const int member = thread / fold->lanes, members = kThreads / fold->lanes;
+  const std::int64_t element = block * fold->lanes + thread % fold->lanes;
+  Sum<T> sum = {0, 0};
+  if (element < fold->elements) {
 #pragma unroll 4
-      for (std::int64_t k = member; k < fold->count; k += members) {
-        sum.add(fold->partials[k * fold->elements + element]);
-      }
+    for (std::int64_t k = member; k < fold->count; k += members) {
+      sum.add(fold->partials[k * fold->elements + element]);
     }
-    __syncthreads();  // the sums of the block before have been read
-    shared[thread] = sum;
-    combine(shared, 1, members, fold->lanes);
-    if (member == 0 && element < fold->elements) {
-      save(shared[thread].value(), fold->to, fold->dtype, element);
-    }
+  }
+  shared[thread] = sum;
+  combine(shared, 1, members, fold->lanes);
+  if (member == 0 && element < fold->elements) {
+    save(shared[thread].value(), fold->to, fold->dtype, element);
   }
 }
 
