@@ -51,6 +51,13 @@ template <typename S, int N> struct alignas(sizeof(S) * N < 16 ? sizeof(S) * N :
   S at[N];
 };
 
+template <int N, typename S> __device__ Pack<S, N> splat(S value) {
+  Pack<S, N> pack;
+#pragma unroll
+  for (int k = 0; k < N; ++k) pack.at[k] = value;
+  return pack;
+}
+
 template <int N, typename S> __device__ bool aligned(const S* pointer) {
   return reinterpret_cast<std::uintptr_t>(pointer) % alignof(Pack<S, N>) == 0;
 }
@@ -122,11 +129,7 @@ template <typename Op> struct Flat {
         return *reinterpret_cast<const Pack<X, N>*>(from);
       }
     }
-    Pack<X, N> pack;
-    pack.at[0] = *from;
-#pragma unroll
-    for (int n = 1; n < N; ++n) pack.at[n] = pack.at[0];
-    return pack;
+    return splat<N>(*from);
   }
   template <int N, typename X, typename T>
   __device__ void store(int, X* to, const Pack<T, N>& values) {
@@ -331,8 +334,9 @@ template <typename Op> __host__ __device__ constexpr int most_sums() {
   return Op::kOutputs < kFit ? Op::kOutputs : kFit;
 }
 
-// A tile, and the packs of it that this thread computes.
-template <typename Op> struct Tile {
+// A tile, and the packs of it that this thread computes. `kWide`: all packs are whole, tensors lie
+// dense and aligned along the columns, and of the outputs exactly the parameters' are summed.
+template <typename Op, bool kWide> struct Tile {
   static constexpr int N = tile_pack<Op>();
   using T = typename Op::T;
 
@@ -413,11 +417,20 @@ template <typename Op> struct Tile {
 
   template <int, typename S> __device__ Pack<S, N> load(int k, const S* from) const {
     const Steps& steps = tiling.inputs[k];
+    if constexpr (kWide) {
+      if (!(Op::kScalarInputs >> k & 1)) from += inputs[k] + ahead * steps.next;
+      if (Op::kTensorInputs >> k & 1 || (!(Op::kScalarInputs >> k & 1) && steps.column != 0)) {
+        return *reinterpret_cast<const Pack<S, N>*>(from);
+      }
+      return splat<N>(*from);
+    }
     return fetch<N>(from + inputs[k] + ahead * steps.next, steps.column, count());
   }
 
   template <typename S> __device__ void store(int k, S* to, const Pack<T, N>& values) {
-    if (!is_summed(k)) {
+    if (kWide && Op::kTensorOutputs >> k & 1) {
+      *reinterpret_cast<Pack<S, N>*>(to + dense + ahead * tiling.dense.next) = rounded<S>(values);
+    } else if (!kWide && !is_summed(k)) {
       put(to + dense + ahead * tiling.dense.next, values, count());
     } else if (tiling.partials[k].columns) {
 #pragma unroll
@@ -426,7 +439,7 @@ template <typename Op> struct Tile {
       Pack<T, N> terms = values;
 #pragma unroll
       for (int n = 1; n < N; ++n) {
-        if (n >= count()) terms.at[n] = T(0);
+        if (!kWide && n >= count()) terms.at[n] = T(0);
       }
 #pragma unroll
       for (int step = 1; step < N; step *= 2) {
@@ -512,12 +525,12 @@ template <typename Op> __host__ __device__ constexpr int tile_blocks() {
   return sizeof(typename Op::T) == 8 || kOperands > 9 ? 1 : kOperands > 6 ? 2 : 3;
 }
 
-template <typename Op>
+template <typename Op, bool kWide>
 __global__ void __launch_bounds__(kThreads, tile_blocks<Op>())
 tile_kernel(const __grid_constant__ Op op, const __grid_constant__ tiling_t<Op> tiling) {
   constexpr int N = tile_pack<Op>(), ahead = kTileAhead<Op>;
   __shared__ Sum<typename Op::T> shared[most_sums<Op>() * N * kThreads];
-  Tile<Op> at(tiling, shared, blockIdx.x);
+  Tile<Op, kWide> at(tiling, shared, blockIdx.x);
 #pragma unroll 1
   for (int terms = ahead; at.left > 0; terms += ahead) {
     typename Op::template Loaded<N> loaded[ahead];

@@ -198,6 +198,7 @@ constexpr int kTiles = 2048, kLong = 64;
 template <typename Op> struct Plan {
   using T = typename Op::T;
   tiling_t<Op> tiling = {};
+  bool wide = false;  // see Tile
   Folds<T> folds = {};
   std::int64_t bytes = 0;
 
@@ -215,9 +216,39 @@ template <typename Op> struct Plan {
         if (to != nullptr) to += used;
       }
     }
+    wide = is_wide(call, pass);
   }
 
  private:
+  bool is_wide(const Call& call, const Pass& pass) const {
+    constexpr int N = tile_pack<Op>();
+    constexpr int kBytes = N * int(sizeof(typename Op::storage));
+    const auto whole = [&](const Steps& steps) {
+      bool found = steps.row % N == 0;
+      for (int d = 0; d < tiling.dims; ++d) found &= steps.outer[d] % N == 0;
+      return found;
+    };
+    bool found = tiling.columns % N == 0;
+    for (int k = 0; k < Op::kInputs; ++k) {
+      const Steps& steps = tiling.inputs[k];
+      if (Op::kTensorInputs >> k & 1) {
+        found &= steps.column == 1 && whole(steps) && is_aligned<kBytes>(call.inputs[k]);
+      } else if (Op::kScalarInputs >> k & 1) {
+        found &= steps.column == 0 && steps.row == 0;
+        for (int d = 0; d < tiling.dims; ++d) found &= steps.outer[d] == 0;
+      } else if (steps.column != 0) {
+        found &= steps.column == 1 && whole(steps) && is_aligned<N * sizeof(T)>(call.inputs[k]);
+      }
+    }
+    for (int k = 0; k < Op::kOutputs; ++k) {
+      if (call.outputs[k].data == nullptr) continue;
+      const bool tensor = Op::kTensorOutputs >> k & 1;
+      found &= tensor != bool(pass.outputs >> k & 1);
+      if (tensor) found &= is_aligned<kBytes>(call.outputs[k]);
+    }
+    return found;
+  }
+
   // The tiles: a function of the call's shape and of which outputs are reduced where, nothing else.
   void cut(const Call& call, const Pass& pass) {
     constexpr int N = tile_pack<Op>();
@@ -328,8 +359,11 @@ template <typename Op, typename F> bool for_each_pass(const Call& call, const F&
 template <typename Op>
 cudaError_t run_pass(const Call& call, const Pass& pass, void* workspace, cudaStream_t stream) {
   const Plan<Op> plan(call, pass, workspace);
-  const cudaError_t error =
-      launch(tile_kernel<Op>, plan.tiling.tiles, stream, Op::of(call), plan.tiling);
+  auto kernel = tile_kernel<Op, false>;
+  if constexpr (Op::kTensorInputs != ~0u >> (32 - Op::kInputs)) {  // there are parameters
+    if (plan.wide) kernel = tile_kernel<Op, true>;
+  }
+  const cudaError_t error = launch(kernel, plan.tiling.tiles, stream, Op::of(call), plan.tiling);
   if (error != cudaSuccess) return error;
   return launch(fold_kernel<typename Op::T>, plan.folds.blocks, stream, plan.folds);
 }
