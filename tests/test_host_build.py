@@ -167,9 +167,9 @@ extern "C" std::int64_t tiled(const autofn::Call* call, std::int64_t outer, std:
   place[0] = row_tile * tiling.tile_rows;
   place[1] = column_tile * tiling.tile_columns;
   autofn::Sum<float> shared[autofn::most_sums<Op>() * autofn::tile_pack<Op>() * autofn::kThreads];
-  const std::int64_t row_of_tiles = outer * tiling.row_tiles + row_tile;
+  const std::int64_t row = outer * tiling.row_tiles + row_tile;
   threadIdx.x = 0;
-  const autofn::Tile<Op, false> at(tiling, shared, row_of_tiles * tiling.column_tiles + column_tile);
+  const autofn::Tile<Op, false> at(tiling, shared, row * tiling.column_tiles + column_tile);
   return at.inputs[0];
 }
 """
