@@ -41,9 +41,10 @@ def _quote(report: str, section: str, rows: list[str]) -> str:
 
 
 def _when(report: str) -> str:
-    facts = dict(re.findall(r"^- (date|cpu|torch): (.*)$", report, re.MULTILINE))
+    facts = dict(re.findall(r"^- (date|cpu|gpu|torch): (.*)$", report, re.MULTILINE))
     if facts:
-        return f"{facts['date']}, {facts['cpu']}, torch {facts['torch']}"
+        where = facts.get("gpu", facts["cpu"])
+        return f"{facts['date']}, {where}, torch {facts['torch']}"
     (line,) = re.findall(r"^(\d{4}-\d\d-\d\d, [^;\n]*);", report, re.MULTILINE)
     return str(line)
 
