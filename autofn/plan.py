@@ -375,7 +375,6 @@ class _Search:
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
         self._symbols = frozenset(s for s, each in primals if each.name in tensors)
-        self._parameters = frozenset(each.name for _, each in primals) - frozenset(tensors)
         self._forward = forward
         self._given = sample.of(definition, self._tensors)
         self._defaults = sample.defaults(definition)
@@ -556,7 +555,7 @@ class _Search:
             )
             decision = dataclasses.replace(decision, first_try=name)
             samples = self._in_16_bits(inputs, truth, reference)
-            return for_16_bits(pass_name, chosen, samples, self._parameters), decision
+            return for_16_bits(pass_name, chosen, samples), decision
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]

@@ -80,6 +80,7 @@ template <typename S> struct dyt_backward_op {
   static constexpr unsigned kScalarInputs = 0x4;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
   static constexpr bool kMixed = false;  // double where T is float
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -123,7 +124,7 @@ template <typename S> struct dyt_backward_op {
     Pack<T, N> grad_x_v, grad_alpha_v, grad_gamma_v, grad_beta_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      dyt_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
+      dyt_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.alpha.at[k]),
           widen(in.gamma.at[k]), grad_x_v.at[k], grad_alpha_v.at[k], grad_gamma_v.at[k],
           grad_beta_v.at[k]);
     }

@@ -96,6 +96,41 @@ void lennard_jones_backward_block(
 }
 
 template <typename T, typename S = T>
+void lennard_jones_backward_block_16_bits(
+    std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
+    bool uniform) {
+  const auto* grad = static_cast<const S*>(inputs[0]);
+  const auto* x = static_cast<const S*>(inputs[1]);
+  const auto* epsilon = static_cast<const T*>(inputs[2]);
+  const auto* sigma = static_cast<const T*>(inputs[3]);
+  auto* grad_x = static_cast<S*>(outputs[0]);
+  auto* grad_epsilon = static_cast<T*>(outputs[1]);
+  auto* grad_sigma = static_cast<T*>(outputs[2]);
+  (void)numbers;
+  if (uniform) {  // what depends on parameters alone is computed once
+    const T epsilon_one = epsilon[0];
+    const T sigma_one = sigma[0];
+  #pragma omp simd
+    for (std::int64_t i = 0; i < n; ++i) {
+      T new0, new1, new2;
+      scalar::lennard_jones_backward<T>(grad[i], x[i], epsilon_one, sigma_one, new0, new1, new2);
+      grad_x[i] = new0;
+      grad_epsilon[i] = new1;
+      grad_sigma[i] = new2;
+    }
+    return;
+  }
+#pragma omp simd
+  for (std::int64_t i = 0; i < n; ++i) {
+    T new0, new1, new2;
+    scalar::lennard_jones_backward<T>(grad[i], x[i], epsilon[i], sigma[i], new0, new1, new2);
+    grad_x[i] = new0;
+    grad_epsilon[i] = new1;
+    grad_sigma[i] = new2;
+  }
+}
+
+template <typename T, typename S = T>
 void lennard_jones_double_backward_block(
     std::int64_t n, const void* const* inputs, void* const* outputs, const double* numbers,
     bool uniform) {
@@ -150,8 +185,8 @@ const Blocks kBlocks[] = {
     {lennard_jones_forward_block<float>, lennard_jones_forward_block_16_bits<float>,
         lennard_jones_forward_block_16_bits<float, autofn::BFloat16>,
         lennard_jones_forward_block_double_double},
-    {lennard_jones_backward_block<float>, lennard_jones_backward_block<float>,
-        lennard_jones_backward_block<float, autofn::BFloat16>,
+    {lennard_jones_backward_block<float>, lennard_jones_backward_block_16_bits<float>,
+        lennard_jones_backward_block_16_bits<float, autofn::BFloat16>,
         lennard_jones_backward_block<double>},
     {lennard_jones_double_backward_block<float>, lennard_jones_double_backward_block<float>,
         lennard_jones_double_backward_block<float, autofn::BFloat16>,

@@ -122,8 +122,14 @@ template <typename S> struct lennard_jones_backward_op {
     Pack<T, N> grad_x_v, grad_epsilon_v, grad_sigma_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      lennard_jones_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.epsilon.at[k]),
-          widen(in.sigma.at[k]), grad_x_v.at[k], grad_epsilon_v.at[k], grad_sigma_v.at[k]);
+      if constexpr (sizeof(S) == 2) {
+        scalar::lennard_jones_backward(widen(in.grad.at[k]), widen(in.x.at[k]),
+            widen(in.epsilon.at[k]), widen(in.sigma.at[k]), grad_x_v.at[k], grad_epsilon_v.at[k],
+            grad_sigma_v.at[k]);
+      } else {
+        lennard_jones_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.epsilon.at[k]),
+            widen(in.sigma.at[k]), grad_x_v.at[k], grad_epsilon_v.at[k], grad_sigma_v.at[k]);
+      }
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);
     if (grad_epsilon != nullptr) at.store(1, grad_epsilon, grad_epsilon_v);

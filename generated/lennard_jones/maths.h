@@ -73,7 +73,8 @@ AUTOFN_FN void lennard_jones_backward(
 }
 }  // namespace scalar
 
-// In double, whatever T is: in single precision terms cancel or overflow.
+// In double, whatever T is: in single precision terms cancel or overflow. 16-bit types do with
+// scalar::lennard_jones_backward.
 template <typename T>
 AUTOFN_FN void lennard_jones_backward(
     T grad, T x, T epsilon, T sigma, T& grad_x, T& grad_epsilon, T& grad_sigma) {

@@ -72,6 +72,7 @@ template <typename S> struct swish_beta_backward_op {
   static constexpr unsigned kScalarInputs = 0x4;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
   static constexpr bool kMixed = false;  // double where T is float
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -107,7 +108,7 @@ template <typename S> struct swish_beta_backward_op {
     Pack<T, N> grad_x_v, grad_beta_v;
 #pragma unroll
     for (int k = 0; k < N; ++k) {
-      swish_beta_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.beta.at[k]),
+      swish_beta_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.beta.at[k]),
           grad_x_v.at[k], grad_beta_v.at[k]);
     }
     if (grad_x != nullptr) at.store(0, grad_x, grad_x_v);

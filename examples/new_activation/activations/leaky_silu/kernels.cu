@@ -76,6 +76,7 @@ template <typename S> struct leaky_silu_backward_op {
   static constexpr unsigned kScalarInputs = 0x4;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
   static constexpr bool kMixed = true;  // double where T is float
+  static constexpr autofn::Way kWay = sizeof(S) == 2 ? autofn::kQuick : autofn::kFull;
 
   const S* grad;
   const S* x;
@@ -112,8 +113,8 @@ template <typename S> struct leaky_silu_backward_op {
 #pragma unroll
     for (int k = 0; k < N; ++k) {
       if constexpr (sizeof(S) == 2) {
-        scalar::leaky_silu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.leak.at[k]),
-            grad_x_v.at[k], grad_leak_v.at[k]);
+        scalar::leaky_silu_backward<T, kWay>(widen(in.grad.at[k]), widen(in.x.at[k]),
+            widen(in.leak.at[k]), grad_x_v.at[k], grad_leak_v.at[k]);
       } else {
         leaky_silu_backward(widen(in.grad.at[k]), widen(in.x.at[k]), widen(in.leak.at[k]),
             grad_x_v.at[k], grad_leak_v.at[k]);
