@@ -146,6 +146,15 @@ def test_16_bit_types_do_with_less_than_float32_where_their_range_allows() -> No
     assert found["oscillating_forward"].arithmetic16 == found["oscillating_forward"].arithmetic
 
 
+def test_terms_of_a_summed_gradient_do_with_what_16_bits_need() -> None:
+    @formula
+    def sloped(x, beta: Learnable = 1.0):
+        return x / (1 + exp(-beta * x))
+
+    found = {k.pass_name: p for k, p in kernels(made(sloped.definition))}
+    assert found["backward"].arithmetic16 == "quick"
+
+
 def test_a_gradient_that_is_none_has_no_kernel() -> None:
     @formula
     def stopped(x):
