@@ -160,6 +160,47 @@ class spherical_bessel(Head):
         return Piecewise((plain, sympy.Ne(x, 0)), (S.Zero, True))
 
 
+class sinpi(Head):
+    """sin(pi * x / y): exactly 0 at its roots, and right however many turns x has."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.sin(pi * args[0] / args[1])
+
+
+class cospi(Head):
+    """cos(pi * x / y)."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.cos(pi * args[0] / args[1])
+
+
+class sincpi(Head):
+    """sinc(pi * x / y)."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sinc.definition(pi * args[0] / args[1])
+
+
+class spherical_bessel_pi(Head):
+    """spherical_bessel(n, pi * x / y)."""
+
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        order, x, y = args
+        return spherical_bessel.definition(order, pi * x / y)
+
+
 class phi(Head):
     """phi_n(x) = (exp(x) - sum of x**k / k! for k < n) / x**n, n >= 1; phi_1 = expm1(x) / x.
 

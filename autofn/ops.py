@@ -64,6 +64,40 @@ def _spherical_bessel_exact(x: Any, n: int) -> Any:
     return mpmath.sqrt(mpmath.pi / (2 * x)) * mpmath.besselj(n + mpmath.mpf(1) / 2, x)
 
 
+def _turns(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a number of half turns, from x, which may be huge, y and what x lost."""
+
+    @precise.by_mpmath
+    def of_quotient(x: Any, y: Any, rest: Any = 0, *order: int) -> Any:
+        if y == 0 or mpmath.isnan(x) or not mpmath.isfinite(y):
+            return mpmath.nan
+        if mpmath.isinf(x):
+            return function(x / y, *order)
+        if not mpmath.isfinite(rest):
+            return mpmath.nan
+        more = max(0, mpmath.mag(x) - mpmath.mag(y)) if x else 0
+        with mpmath.workprec(mpmath.mp.prec + 20 + min(more, 4000)):
+            return function((x + rest) / y, *order)
+
+    return of_quotient
+
+
+def _spherical_bessel_pi(t: Any, n: int) -> Any:
+    u = mpmath.pi * t
+    if mpmath.isinf(t) or abs(u) < n + 1:
+        return _spherical_bessel_exact(u, n)
+    below, at = mpmath.sincpi(t), (mpmath.sincpi(t) - mpmath.cospi(t)) / u
+    for k in range(1, n):
+        below, at = at, (2 * k + 1) / u * at - below
+    return at
+
+
+_sinpi_exact = _turns(lambda t: mpmath.nan if mpmath.isinf(t) else mpmath.sinpi(t))
+_cospi_exact = _turns(lambda t: mpmath.nan if mpmath.isinf(t) else mpmath.cospi(t))
+_sincpi_exact = _turns(lambda t: mpmath.mpf(0) if mpmath.isinf(t) else mpmath.sincpi(t))
+_spherical_bessel_pi_exact = _turns(_spherical_bessel_pi)
+
+
 @precise.by_mpmath
 def _polygamma_exact(x: Any, n: int = 0) -> Any:
     """mpmath's own steps through the integers below zero one by one: reflected there.
@@ -94,6 +128,17 @@ def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
     lower = heads.sinc(x) if n == 1 else heads.spherical_bessel(n - 1, x)
     higher = heads.spherical_bessel(n + 1, x)
     return S.Zero, (n * lower - (n + 1) * higher) / (2 * n + 1)
+
+
+def _spherical_bessel_pi_partials(n: Expr, x: Expr, y: Expr) -> tuple[Expr, ...]:
+    lower = heads.sincpi(x, y) if n == 1 else heads.spherical_bessel_pi(n - 1, x, y)
+    higher = heads.spherical_bessel_pi(n + 1, x, y)
+    return S.Zero, *_along_turns((n * lower - (n + 1) * higher) / (2 * n + 1), x, y)
+
+
+def _along_turns(slope: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
+    """The partial derivatives by x and y of a function of pi*x/y."""
+    return pi / y * slope, -pi * x / y**2 * slope
 
 
 def _phi_exact(x: Any, n: int) -> Any:
@@ -652,6 +697,50 @@ _TABLE = [
         _spherical_bessel_partials,
     ),
     Op(
+        "sinpi",
+        "_sinpi({0}, {1})",
+        "autofn::sinpi<kWay>({0}, {1})",
+        24,
+        1.7,
+        _sinpi_exact,
+        heads.sinpi,
+        lambda x, y: _along_turns(heads.cospi(x, y), x, y),
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "cospi",
+        "_cospi({0}, {1})",
+        "autofn::cospi<kWay>({0}, {1})",
+        24,
+        2.0,
+        _cospi_exact,
+        heads.cospi,
+        lambda x, y: _along_turns(-heads.sinpi(x, y), x, y),
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "sincpi",
+        "_sincpi({0}, {1})",
+        "sincpi<kWay>({0}, {1})",
+        34,
+        3.5,
+        _sincpi_exact,
+        heads.sincpi,
+        lambda x, y: _along_turns(-heads.spherical_bessel_pi(Integer(1), x, y), x, y),
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "spherical_bessel_pi",
+        "_spherical_bessel_pi({n}, {0}, {1})",
+        "spherical_bessel_pi<{n}, kWay>({0}, {1})",
+        50,
+        6.0,
+        lambda x, y, n: _spherical_bessel_pi_exact(x, y, 0, n),
+        heads.spherical_bessel_pi,
+        _spherical_bessel_pi_partials,
+        domain=(0.5, 9.0),
+    ),
+    Op(
         "phi",
         "_phi({n}, {0})",
         "phi<{n}>({0})",
@@ -942,6 +1031,42 @@ _TABLE += [
     ),
     Op("sinc_of_sum", "", "sinc<kWay>({0}, {1})", 27, 2.0, lambda a, b: precise.sinc(a + b)),
     Op(
+        "sinpi_of_sum",
+        "",
+        "autofn::sinpi<kWay>({0}, {1}, {2})",
+        25,
+        2.0,
+        _sinpi_exact,
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "cospi_of_sum",
+        "",
+        "autofn::cospi<kWay>({0}, {1}, {2})",
+        25,
+        2.0,
+        _cospi_exact,
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "sincpi_of_sum",
+        "",
+        "sincpi<kWay>({0}, {1}, {2})",
+        35,
+        3.5,
+        _sincpi_exact,
+        domain=(0.5, 9.0),
+    ),
+    Op(
+        "spherical_bessel_pi_of_sum",
+        "",
+        "spherical_bessel_pi<{n}, kWay>({0}, {1}, {2})",
+        51,
+        6.0,
+        _spherical_bessel_pi_exact,
+        domain=(0.5, 9.0),
+    ),
+    Op(
         "times_lower",
         "",
         "times_lower<kWay>({0}, {1})",
@@ -1083,7 +1208,12 @@ QUICK_DOUBLE = 2.0**-34
 """The bound on the relative error of quick functions in double: see `in_double.h`."""
 
 WAVES = frozenset(
-    f"{op}{parts}" for op in ("sin", "cos", "sinc", "spherical_bessel") for parts in ("", "_of_sum")
+    f"{op}{parts}"
+    for op in (
+        *("sin", "cos", "sinc", "spherical_bessel"),
+        *("sinpi", "cospi", "sincpi", "spherical_bessel_pi"),
+    )
+    for parts in ("", "_of_sum")
 )
 """What is NaN in double, too, where it is tried as if no argument were large, or done quickly."""
 
@@ -1149,6 +1279,10 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "tan": "autofn::tan_dd({0})",
     "sinc": "autofn::sinc_dd({0})",
     "spherical_bessel": "autofn::spherical_bessel_dd<{n}>({0})",
+    "sinpi": "autofn::sinpi_dd({0}, {1})",
+    "cospi": "autofn::cospi_dd({0}, {1})",
+    "sincpi": "autofn::sincpi_dd({0}, {1})",
+    "spherical_bessel_pi": "autofn::spherical_bessel_pi_dd<{n}>({0}, {1})",
     "asin": "autofn::asin_dd({0})",
     "acos": "autofn::acos_dd({0})",
     "atan": "autofn::atan_dd({0})",
@@ -1287,8 +1421,8 @@ TORCH_HELPERS: Mapping[str, str] = {
     """sin(x) / x, 1 at 0 and 0 at infinity."""
     s = torch.where(x == 0, 1, x)
     return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)''',
-    "_spherical_bessel": '''def _spherical_bessel(n, x):
-    """The spherical Bessel function j_n, n >= 1: a series near 0, else upward recurrence."""
+    "_spherical_bessel_of": '''def _spherical_bessel_of(n, x, sine, cosine):
+    """j_n(x), n >= 1, from sin(x) and cos(x): a series near 0, else upward recurrence."""
     small = torch.abs(x) < n + 1
     s = torch.where(small, x, 0)
     term = s**n / math.prod(range(2 * n + 1, 1, -2))
@@ -1297,11 +1431,40 @@ TORCH_HELPERS: Mapping[str, str] = {
         term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
         series = series + term
     s = torch.where(small, n + 2, x)
-    y = torch.where(torch.isinf(s), 0, s)
-    below, at = torch.sin(y) / s, (torch.sin(y) / s - torch.cos(y)) / s
+    below, at = sine / s, (sine / s - cosine) / s
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)''',
+    "_spherical_bessel": '''def _spherical_bessel(n, x):
+    """The spherical Bessel function j_n, n >= 1."""
+    y = torch.where(torch.isinf(x), 0, x)
+    return _spherical_bessel_of(n, x, torch.sin(y), torch.cos(y))''',
+    "_half_turns": '''def _half_turns(x, y):
+    """x less the nearest multiple of y, exactly, and whether that is an odd one."""
+    left = torch.fmod(x, 2 * y)
+    n = torch.round(left / y)
+    return left - n * y, n % 2 != 0''',
+    "_sinpi": '''def _sinpi(x, y):
+    """sin(pi * x / y), right however large x is."""
+    left, odd = _half_turns(x, y)
+    sine = torch.sin(math.pi * (left / y))
+    return torch.where(odd, -sine, sine)''',
+    "_cospi": '''def _cospi(x, y):
+    """cos(pi * x / y), right however large x is; near roots by the distance from them."""
+    left, odd = _half_turns(x, y)
+    far = (0.5 * torch.abs(y) - torch.abs(left)) / torch.abs(y)
+    cosine = torch.where(far < 0.25, torch.sin(math.pi * far), torch.cos(math.pi * (left / y)))
+    return torch.where(odd, -cosine, cosine)''',
+    "_sincpi": '''def _sincpi(x, y):
+    """sin(pi * x / y) / (pi * x / y), 1 at 0 and 0 at infinity."""
+    zero = x / y == 0
+    s = torch.where(zero, y, x)
+    wave = torch.where(torch.isinf(s), 1, _sinpi(s, y))
+    return torch.where(zero, 1, wave / (math.pi * (s / y)))''',
+    "_spherical_bessel_pi": '''def _spherical_bessel_pi(n, x, y):
+    """j_n(pi * x / y), n >= 1."""
+    s = torch.where(torch.isinf(x), 0, x)
+    return _spherical_bessel_of(n, math.pi * (x / y), _sinpi(s, y), _cospi(s, y))''',
     "_phi": '''def _phi(n, x):
     """(exp(x) - its Taylor polynomial of degree n - 1) / x**n: a series near 0."""
     small = torch.abs(x) < 1 + n / 2
@@ -1540,22 +1703,44 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
     return std::fma(z, bessel_series<N, K + 1>(z, -c / T(2 * K * (2 * N + 2 * K + 1))), c);
   }
 }""",
-    "spherical_bessel": """// j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch. A second argument is
-// what x lost in rounding.
-template <int N, autofn::Way kWay, typename T, typename... R>
-AUTOFN_FN T spherical_bessel(T x, R... rest) {
+    "spherical_bessel_of": """// j_N(x), N >= 1, given 1 / x, sin(x) and cos(x): a series near 0,
+// else upward recurrence. Both are computed, so that loops over it have no branch.
+template <int N, typename T> AUTOFN_FN T spherical_bessel_of(T x, T inverse, T s, T c) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
+  T below = s * inverse, at = (below - c) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
     at = above;
   }
   return std::fabs(x) < T(N + 1) ? series : at;
+}""",
+    "spherical_bessel": """// j_N(x), N >= 1. A second argument is what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel(T x, R... rest) {
+  const bool far = std::fabs(x) == T(INFINITY);
+  const T s = far ? T(0) : autofn::sin<kWay>(x, rest...);
+  return spherical_bessel_of<N>(x, T(1) / x, s, far ? T(0) : autofn::cos<kWay>(x, rest...));
+}""",
+    "sincpi": """// sin(pi x / y) / (pi x / y), 1 at 0 and 0 at infinity. A third argument is
+// what x lost in rounding.
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sincpi(T x, T y, R... rest) {
+  const T turns = x / y;  // times pi may overflow
+  const T s = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sinpi<kWay>(x, y, rest...);
+  constexpr T kOverPi = T(0.318309886183790672);
+  constexpr T kRest = sizeof(T) == 4 ? T(1.2841276486564e-8) : T(-1.9678676675182486e-17);
+  const T found = s / turns;
+  return turns == T(0) ? T(1) : std::fma(found, kOverPi, found * kRest);
+}""",
+    "spherical_bessel_pi": """// j_N(pi x / y), N >= 1. A last argument is what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel_pi(T x, T y, R... rest) {
+  const bool far = std::fabs(x) == T(INFINITY);
+  const T s = far ? T(0) : autofn::sinpi<kWay>(x, y, rest...);
+  const T c = far ? T(0) : autofn::cospi<kWay>(x, y, rest...);
+  const T turns = x / y, inverse = T(0.318309886183790672) / turns;
+  return spherical_bessel_of<N>(T(3.14159265358979324) * turns, inverse, s, c);
 }""",
     "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
 // Times c.

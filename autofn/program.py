@@ -21,6 +21,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS, WAVES
+from autofn.rewrite.half_turns import in_half_turns
 from autofn.rewrite.heads import choose, decay, exp_within, inverse, offset, polynomial
 
 ELEMENT = "element"
@@ -61,7 +62,7 @@ class Input:
 class Node:
     """One value: an input, a constant, or an operation of `ops.OPS` on earlier values.
 
-    `n` is the static parameter of powi, polygamma, spherical_bessel, phi and polynomial. `number`
+    `n` is the static parameter of powi, polygamma, Bessel functions, phi and polynomial. `number`
     says that the value depends on Python numbers alone.
     """
 
@@ -180,7 +181,8 @@ def lower(
     decides how Max and Min print (a tie against such a value has gradient 0). `for_kernels`: with
     the operations that PyTorch lacks, products with functions that may be subnormal.
     """
-    given = [result.expr for result in outputs if result.expr is not None]
+    tensors = frozenset(symbol for symbol, each in inputs if not each.number)
+    given = [in_half_turns(each.expr, tensors) for each in outputs if each.expr is not None]
     shared = _shared(given)
     lowering = _Lowering(dict(inputs), without_gradient, for_kernels)
     for symbol, expr in shared.definitions:
@@ -423,11 +425,11 @@ class _Lowering:
             # ITE, of a piece within a condition; Xor and the like.
             return self.value(expr.to_nnf(simplify=False))
         op = BY_CLASS[expr.func].name
-        if op in ("polygamma", "spherical_bessel", "phi"):
-            order, arg = expr.args
+        if op in ("polygamma", "spherical_bessel", "spherical_bessel_pi", "phi"):
+            order, *args = expr.args
             if order == 0:
-                return self._op("digamma", self.value(arg))
-            return self._op(op, self.value(arg), n=int(order))
+                return self._op("digamma", *map(self.value, args))
+            return self._op(op, *map(self.value, args), n=int(order))
         return self._op(op, *(self.value(arg) for arg in expr.args))
 
     def _less(self, value: int, constant: Expr) -> int:

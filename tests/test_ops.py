@@ -31,6 +31,8 @@ PARAMETRISED = {
     "polygamma": (1, 2, 3),
     "spherical_bessel": (1, 2, 3),
     "spherical_bessel_of_sum": (1, 2, 3),
+    "spherical_bessel_pi": (1, 2, 3),
+    "spherical_bessel_pi_of_sum": (1, 2, 3),
     "phi": (1, 2, 3),
     "polynomial": (0,),
     "exp_within": (21, 64),
@@ -181,7 +183,8 @@ SMOOTH = sorted(
     name
     for name, op in OPS.items()
     if op.partials is not None
-    and name not in ("sign", "floor", "ceil", "clamp", "spherical_bessel", "phi")
+    and name not in ("sign", "floor", "ceil", "clamp", "phi")
+    and not name.startswith("spherical_bessel")
 )
 
 

@@ -95,7 +95,8 @@ def mutations(expr: Expr) -> Iterator[Expr]:
 
 
 EVEN = {
-    "log of cosh", "1 - sech**2", "1 - tanh**2", "1 - cos", "cosh - 1", "1 - cos**2", "1 - sin**2",
+    "log of cosh", "1 - sech**2", "1 - tanh**2", "1 - cos", "1 + cos", "cosh - 1", "1 - cos**2",
+    "1 - sin**2",
     "root - its value at 0", "u times its sign", "1 over cosh**2", "sin over its argument", "sinc",
     "root of a square and a constant", "cosh times sech**2", "sech", "sec", "1 + sinh**2",
     "log of cosh**2", "cosh**2 - 1", "exp + exp", "1 over 1 + cosh", "difference of squares",

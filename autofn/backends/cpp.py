@@ -263,7 +263,7 @@ def _deeper(lines: Sequence[str]) -> list[str]:
     statements: list[str] = []
     for line in lines:
         if line.startswith("    "):
-            statements[-1] += line[5:]
+            statements[-1] += f" {line.lstrip()}"
         else:
             statements.append(line)
     return [part for each in statements for part in _filled(f"  {each}", "        ")]
@@ -346,7 +346,7 @@ def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
 
 
 TRIED = frozenset(
-    "cos decay exp exp_product normcdf sin "
+    "cos cospi decay exp exp_product normcdf sin sinpi "
     "times_decay times_exp times_exp_product times_normcdf".split()
 )
 """The primitives whose first try gives NaN where an argument is large."""

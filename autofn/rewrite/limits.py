@@ -61,7 +61,7 @@ powers."""
 ENDLESS, VANISHING = 2.0**28, 2.0**-60
 """Of what size a result is infinite, or 0, at a number that stands for infinity."""
 
-WAVES = frozenset("sin cos sin_of_sum cos_of_sum".split())
+WAVES = frozenset("sin cos sinpi cospi sin_of_sum cos_of_sum sinpi_of_sum cospi_of_sum".split())
 PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
 """What stands for one sine after another. With a limit that is the same for all of these, the
 sines are no part of it."""

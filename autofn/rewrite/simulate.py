@@ -38,6 +38,11 @@ WORKING = 240
 STEPWISE = frozenset({"powi", "polynomial", "fma", "sum_rest", "product_rest"})
 """What is simulated as it is computed, step by step."""
 
+VANISHING = frozenset(
+    f"{op}_of_sum" for op in ("sinc", "sincpi", "spherical_bessel", "spherical_bessel_pi")
+)
+"""What is 0 where its argument is infinite."""
+
 PAST = {SINGLE: 200, DOUBLE: 1500, DOUBLE_DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
     op
@@ -258,7 +263,7 @@ def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
     far = PAST[form]
     if (op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
         (op == "softplus_of_sum" and args[-2] < -far)
-        or (op in ("sinc_of_sum", "spherical_bessel_of_sum") and not precise.is_finite(args[-2]))
+        or (op in VANISHING and not precise.is_finite(args[0]))
     ):
         return [*args[:-1], mpfr(0)]
     return args

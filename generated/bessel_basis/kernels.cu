@@ -72,7 +72,7 @@ template <typename S> struct bessel_basis_backward_op {
   static constexpr unsigned kTensorInputs = 0x3, kTensorOutputs = 0x1;
   static constexpr unsigned kScalarInputs = 0x0;
   static constexpr bool kGradients = true;  // outputs may be summed, or null
-  static constexpr bool kMixed = true;  // double where T is float
+  static constexpr bool kMixed = false;  // double where T is float
 
   const S* grad;
   const S* x;

@@ -5,8 +5,7 @@
 //     bessel_basis(x, n, cutoff) = sqrt(2)*sqrt(1/cutoff)*sin(pi*n*x/cutoff)/x
 //     grad x = -sqrt(2)*pi**2*grad*n**2*sqrt(1/cutoff)*spherical_bessel(1,
 //         pi*n*x/cutoff)/cutoff**2
-//     grad n = sqrt(2)*pi*grad*(sinc(pi*n*x/cutoff) - pi*n*x*spherical_bessel(1,
-//         pi*n*x/cutoff)/cutoff)*sqrt(1/cutoff)/cutoff
+//     grad n = sqrt(2)*pi*grad*sqrt(1/cutoff)*cos(pi*n*x/cutoff)/cutoff
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -29,18 +28,6 @@ template <int N, typename T> AUTOFN_FN T powi(T x) {
   }
 }
 
-// What a constant, high + low, loses when it is rounded to T.
-template <typename T> AUTOFN_FN T constant_rest(double high, double low) {
-  return sizeof(T) == sizeof(double) ? T(low) : T(high - double(T(high)));
-}
-
-// sin(x) / x, 1 at 0 and 0 at infinity. A second argument is what x lost
-// in rounding.
-template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sinc(T x, R... rest) {
-  const T y = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sin<kWay>(x, rest...);
-  return x == T(0) ? T(1) : y / x;
-}
-
 // The power series of j_N in z = x**2, a factor left out, from term K on.
 // Times c.
 template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
@@ -51,22 +38,39 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
   }
 }
 
-// j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch. A second argument is
-// what x lost in rounding.
-template <int N, autofn::Way kWay, typename T, typename... R>
-AUTOFN_FN T spherical_bessel(T x, R... rest) {
+// j_N(x), N >= 1, given 1 / x, sin(x) and cos(x): a series near 0,
+// else upward recurrence. Both are computed, so that loops over it have no branch.
+template <int N, typename T> AUTOFN_FN T spherical_bessel_of(T x, T inverse, T s, T c) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
+  T below = s * inverse, at = (below - c) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
     at = above;
   }
   return std::fabs(x) < T(N + 1) ? series : at;
+}
+
+// sin(pi x / y) / (pi x / y), 1 at 0 and 0 at infinity. A third argument is
+// what x lost in rounding.
+template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sincpi(T x, T y, R... rest) {
+  const T turns = x / y;  // times pi may overflow
+  const T s = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sinpi<kWay>(x, y, rest...);
+  constexpr T kOverPi = T(0.318309886183790672);
+  constexpr T kRest = sizeof(T) == 4 ? T(1.2841276486564e-8) : T(-1.9678676675182486e-17);
+  const T found = s / turns;
+  return turns == T(0) ? T(1) : std::fma(found, kOverPi, found * kRest);
+}
+
+// j_N(pi x / y), N >= 1. A last argument is what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel_pi(T x, T y, R... rest) {
+  const bool far = std::fabs(x) == T(INFINITY);
+  const T s = far ? T(0) : autofn::sinpi<kWay>(x, y, rest...);
+  const T c = far ? T(0) : autofn::cospi<kWay>(x, y, rest...);
+  const T turns = x / y, inverse = T(0.318309886183790672) / turns;
+  return spherical_bessel_of<N>(T(3.14159265358979324) * turns, inverse, s, c);
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
@@ -77,82 +81,65 @@ AUTOFN_FN T bessel_basis_forward(T x, T n, T cutoff) {
   if constexpr (sizeof(T) == sizeof(double)) {
     // Other terms cancel, or are magnified, in float64.
     const T v0 = T(1) / cutoff;
-    const T v1 = T(3.141592653589793) * v0;
-    const T v2 = v1 * n;
-    const T v4 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
-    const T v3 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
-    const T v5 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
-    const T v6 = std::fma(v0, v5, std::fma(T(3.141592653589793), v3, v4));
-    const T v7 = std::fma(n, v6, std::fma(v1, n, -(v1 * n)));
-    const T v8 = sinc<kWay>(v2 * x, std::fma(x, v7, std::fma(v2, x, -(v2 * x))));
-    return v2 * (T(1.4142135623730951) * std::sqrt(v0)) * v8;
+    const T v1 = sincpi<kWay>(n * x, cutoff, std::fma(n, x, -(n * x)));
+    return T(4.442882938158366) * (v0 * std::sqrt(v0)) * n * v1;
   } else {
     const T v0 = T(1) / cutoff;
-    const T v1 = T(3.141592653589793) * v0 * n;
-    return v1 * (T(1.4142135623730951) * std::sqrt(v0)) * sinc<kWay>(v1 * x);
+    const T v1 = T(4.442882938158366) * (v0 * std::sqrt(v0)) * n;
+    return v1 * sincpi<kWay>(n * x, cutoff);
+  }
+}
+
+template <typename T, autofn::Way kWay = autofn::kFull>
+AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = n * x;
+    const T v1 = T(1) / cutoff;
+    const T v2 = T(1.4142135623730951) * std::sqrt(v1) * grad;
+    const T v4 = T(9.869604401089358) * v2 * square(n) * square(v1);
+    const T v3 = std::fma(n, x, -(n * x));
+    grad_x = -v4 * spherical_bessel_pi<1, kWay>(v0, cutoff, v3);
+    grad_n = v2 * (T(3.141592653589793) * v1) * autofn::cospi<kWay>(v0, cutoff, v3);
+  } else {
+    const T v0 = n * x;
+    const T v1 = T(1) / cutoff;
+    const T v2 = T(1.4142135623730951) * std::sqrt(v1) * grad;
+    const T v3 = T(9.869604401089358) * v2 * square(n) * square(v1);
+    grad_x = -v3 * spherical_bessel_pi<1, kWay>(v0, cutoff);
+    grad_n = v2 * (T(3.141592653589793) * v1) * autofn::cospi<kWay>(v0, cutoff);
   }
 }
 
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
-  const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793) * v0;
-  const T v2 = v1 * n;
-  const T v3 = v2 * x;
-  const T v5 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
-  const T v4 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
-  const T v6 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
-  const T v7 = std::fma(v0, v6, std::fma(T(3.141592653589793), v4, v5));
-  const T v8 = std::fma(n, v7, std::fma(v1, n, -(v1 * n)));
-  const T v9 = std::fma(x, v8, std::fma(v2, x, -(v2 * x)));
-  const T v10 = spherical_bessel<1, kWay>(v3, v9);
-  const T v11 = T(1.4142135623730951) * std::sqrt(v0) * grad;
-  grad_x = -v11 * (T(9.869604401089358) * v10) * square(n) * square(v0);
-  grad_n = v1 * v11 * (sinc<kWay>(v3, v9) - v3 * v10);
-}
-}  // namespace scalar
-
-// In double, whatever T is: in single precision terms cancel or overflow.
-template <typename T, autofn::Way kWay = autofn::kFull>
-AUTOFN_FN void bessel_basis_backward(T grad, T x, T n, T cutoff, T& grad_x, T& grad_n) {
-  double grad_x_, grad_n_;
-  scalar::bessel_basis_backward<double, autofn::in_double<T, true>(kWay)>(grad, x, n, cutoff,
-      grad_x_, grad_n_);
-  grad_x = T(grad_x_);
-  grad_n = T(grad_n_);
-}
-
-namespace scalar {
-template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_double_backward(
     T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
-  const T v0 = T(1) / cutoff;
-  const T v1 = T(3.141592653589793) * v0;
-  const T v2 = v1 * n;
-  const T v3 = v2 * x;
-  const T v5 = std::fma(T(3.141592653589793), v0, -(T(3.141592653589793) * v0));
-  const T v4 = (T(1) - v0 * cutoff + -std::fma(v0, cutoff, -(v0 * cutoff))) * v0;
-  const T v6 = constant_rest<T>(3.141592653589793, 1.2246467991473532e-16);
-  const T v7 = std::fma(v0, v6, std::fma(T(3.141592653589793), v4, v5));
-  const T v8 = std::fma(n, v7, std::fma(v1, n, -(v1 * n)));
-  const T v9 = std::fma(x, v8, std::fma(v2, x, -(v2 * x)));
-  const T v10 = spherical_bessel<1, kWay>(v3, v9);
-  const T v11 = T(9.869604401089358) * square(v0);
-  const T v12 = T(1.4142135623730951) * std::sqrt(v0);
-  const T v13 = v12 * d_x;
-  const T v14 = v11 * v13;
-  const T v15 = sinc<kWay>(v3, v9);
-  const T v16 = v12 * d_n;
-  const T v17 = T(0.6666666666666666) * spherical_bessel<2, kWay>(v3, v9);
-  const T v18 = T(0.3333333333333333) * v15 - v17;
-  const T v19 = v3 * v18 + T(2) * v10;
-  const T v20 = n * (v19 * grad);
-  const T v21 = v11 * v16;
-  const T v22 = -grad * (v13 * (T(31.00627668029982) * v18 * powi<3>(v0))) * powi<3>(n);
-  grad_grad = along(d_x, -v10 * v14 * square(n)) + along(d_n, v1 * v16 * (v15 - v3 * v10));
-  grad_x = along(d_x, v22) + along(d_n, -v20 * v21);
-  grad_n = along(d_x, -v14 * v20) + along(d_n, -x * (grad * (v19 * v21)));
+  const T v0 = T(1) / x;
+  const T v1 = x * n;
+  const T v2 = autofn::sinpi<kWay>(v1, cutoff);
+  const T v3 = T(1) / cutoff;
+  const T v4 = T(1.4142135623730951) * std::sqrt(v3);
+  const T v5 = v4 * d_x;
+  const T v6 = v0 * v5;
+  const T v7 = v1 * v3;
+  const bool c0 = T(3.141592653589793) * std::fabs(v7) > T(1);
+  const T v8 = spherical_bessel_pi<1, kWay>(v1, cutoff);
+  const T v9 = T(9.869604401089358) * square(v3);
+  const T v10 = v9 * square(n);
+  const T v11 = autofn::cospi<kWay>(v1, cutoff) * (T(3.141592653589793) * v3);
+  const T v12 = v4 * d_n;
+  const T v13 = T(0.6666666666666666) * spherical_bessel_pi<2, kWay>(v1, cutoff);
+  const T v14 = T(0.3333333333333333) * sincpi<kWay>(v1, cutoff) - v13;
+  const T v15 = n * (v9 * grad);
+  const T v16 = v2 * v15;
+  const T v18 = -grad * (v5 * (v14 * (T(31.00627668029982) * powi<3>(v3)))) * powi<3>(n);
+  const T v17 = v6 * grad * (T(2) * v2 * square(v0) - n * (v11 * (T(2) * v0)) - v2 * v10);
+  const T v20 = c0 ? -v5 * v16 : -v5 * v15 * (T(2) * v8 + v7 * (T(3.141592653589793) * v14));
+  const T v19 = along(d_x, c0 ? v6 * (n * v11 - v0 * v2) : -v5 * (v8 * v10));
+  grad_grad = v19 + along(d_n, v11 * v12);
+  grad_x = along(d_x, c0 ? v17 : v18) + along(d_n, -v12 * v16);
+  grad_n = along(d_x, v20) + along(d_n, -x * (grad * (v2 * (v9 * v12))));
 }
 }  // namespace scalar
 
@@ -160,12 +147,36 @@ AUTOFN_FN void bessel_basis_double_backward(
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void bessel_basis_double_backward(
     T grad, T d_x, T d_n, T x, T n, T cutoff, T& grad_grad, T& grad_x, T& grad_n) {
-  double grad_grad_, grad_x_, grad_n_;
-  scalar::bessel_basis_double_backward<double, autofn::in_double<T, true>(kWay)>(grad, d_x, d_n, x,
-      n, cutoff, grad_grad_, grad_x_, grad_n_);
-  grad_grad = T(grad_grad_);
-  grad_x = T(grad_x_);
-  grad_n = T(grad_n_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = n * x;
+    const T v1 = std::fma(n, x, -(n * x));
+    const T v2 = spherical_bessel_pi<1, kWay>(v0, cutoff, v1);
+    const T v3 = T(1) / cutoff;
+    const T v4 = T(9.869604401089358) * square(v3);
+    const T v5 = T(1.4142135623730951) * std::sqrt(v3);
+    const T v6 = v5 * d_x;
+    const T v7 = v4 * v6;
+    const T v8 = T(3.141592653589793) * v3;
+    const T v9 = v5 * d_n;
+    const T v10 = T(0.6666666666666666) * spherical_bessel_pi<2, kWay>(v0, cutoff, v1);
+    const T v11 = T(0.3333333333333333) * sincpi<kWay>(v0, cutoff, v1) - v10;
+    const T v12 = n * grad;
+    const T v13 = v4 * v9 * autofn::sinpi<kWay>(v0, cutoff, v1);
+    const T v15 = -grad * (v6 * (T(31.00627668029982) * v11 * powi<3>(v3))) * powi<3>(n);
+    const T v14 = along(d_n, v8 * v9 * autofn::cospi<kWay>(v0, cutoff, v1));
+    const T v16 = along(d_x, -v7 * v12 * (v8 * (v0 * v11) + T(2) * v2));
+    grad_grad = along(d_x, -v2 * v7 * square(n)) + v14;
+    grad_x = along(d_x, v15) + along(d_n, -v12 * v13);
+    grad_n = v16 + along(d_n, -x * (grad * v13));
+  } else {
+    double grad_grad_, grad_x_, grad_n_;
+    scalar::bessel_basis_double_backward<double, autofn::in_double<T, true>(kWay)>(grad, d_x, d_n,
+        x,       n, cutoff, grad_grad_, grad_x_, grad_n_);
+    grad_grad = T(grad_grad_);
+    grad_x = T(grad_x_);
+    grad_n = T(grad_n_);
+  }
 }
 
 }  // namespace autofn_bessel_basis

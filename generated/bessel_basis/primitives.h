@@ -266,172 +266,6 @@ AUTOFN_FN double quick_sine(double x, double rest, std::uint64_t quarters) {
 AUTOFN_FN double quick_sin(double x, double rest = -0.0) { return quick_sine(x, rest, 0); }
 AUTOFN_FN double quick_cos(double x, double rest = -0.0) { return quick_sine(x, rest, 1); }
 
-// cos(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
-// near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
-// sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
-AUTOFN_FN float cos_near(float x, float rest = -0.0f) {
-  // As sin_near, which compilers compute together with this.
-  const float t = std::fma(x, 0x1.45f306p-1f, 0x1.8p+23f);
-  const float n = t - 0x1.8p+23f;
-  // x - n pi / 2 as r + l: the first step is exact, what the next ones round goes to l.
-  const float h = std::fma(n, -0x1.921fb6p+0f, x);
-  const float m = std::fma(n, 0x1.777a5cp-25f, rest);
-  const float r = h + m;
-  const float l =
-    (m - (r - h)) +
-    (std::fma(n, 0x1.ee59dap-50f, std::fma(n, 0x1.777a5cp-25f, -m)) + rest);
-  const float z = r * r;
-  float s = -0x1.99280ep-13f;
-  s = std::fma(s, z, 0x1.1106ep-7f);
-  s = std::fma(s, z, -0x1.555544p-3f);
-  s = std::fma(s * z, r, l) + r;
-  float c = 0x1.9b0f2ap-16f;
-  c = std::fma(c, z, -0x1.6c110ap-10f);
-  c = std::fma(c, z, 0x1.555554p-5f);
-  c = std::fma(c, z, -0.5f);
-  c = 1.0f + std::fma(c, z, -(r * l));
-  // A quarter turn more: cos(x) = sin(x + pi / 2).
-  const std::uint32_t quarters = bits(t) + 1;
-  const float p = (quarters & 1) != 0 ? c : s;
-  return from_bits(bits(p) ^ ((quarters & 2) << 30));
-}
-
-// In double likewise, at most 1.2 ULP.
-AUTOFN_FN double cos_near(double x, double rest = -0.0) {
-  const double t = std::fma(x, 0x1.45f306dc9c883p-1, 0x1.8p+52);
-  const double n = t - 0x1.8p+52;
-  const double h = std::fma(n, -0x1.921fb54442d18p+0, x);
-  const double m = std::fma(n, -0x1.1a62633145c07p-54, rest);
-  const double r = h + m;
-  const double l =
-    (m - (r - h)) +
-    (std::fma(n, 0x1.f1976b7ed8fbcp-110, std::fma(n, -0x1.1a62633145c07p-54, -m)) + rest);
-  const double z = r * r;
-  double s = 0x1.5e0af186af739p-33;
-  s = std::fma(s, z, -0x1.ae600a926c89ap-26);
-  s = std::fma(s, z, 0x1.71de37961e4c6p-19);
-  s = std::fma(s, z, -0x1.a01a019e8357dp-13);
-  s = std::fma(s, z, 0x1.1111111110bb1p-7);
-  s = std::fma(s, z, -0x1.5555555555555p-3);
-  s = std::fma(s * z, r, l) + r;
-  double c = -0x1.907d7aebd5e3dp-37;
-  c = std::fma(c, z, 0x1.1eeb68b109173p-29);
-  c = std::fma(c, z, -0x1.27e4fa17a41b4p-22);
-  c = std::fma(c, z, 0x1.a01a019f4e867p-16);
-  c = std::fma(c, z, -0x1.6c16c16c16966p-10);
-  c = std::fma(c, z, 0x1.5555555555555p-5);
-  c = std::fma(c, z, -0.5);
-  c = 1.0 + std::fma(c, z, -(r * l));
-  const std::uint64_t quarters = bits(t) + 1;
-  const double p = (quarters & 1) != 0 ? c : s;
-  return from_bits(bits(p) ^ ((quarters & 2) << 62));
-}
-
-// sin(pi (x / pi + shift)), shift 0 or 1/2, for sin and cos: x / pi less a whole number of half
-// turns, exact but for the last of four parts of 1 / pi, then an odd polynomial of degree 9; all in
-// double, whose products with 29 bits are exact. No primitive itself.
-// The last bit of `whole` says whether that number is odd.
-struct HalfTurns {
-  double rest;
-  std::uint64_t whole;
-};
-
-AUTOFN_FN HalfTurns half_turns(float x, double shift) {
-  // Bits of 1 / pi that weigh 2 or more in the product with the last bit of a huge x make whole
-  // turns: such x start 55 bits later.
-  const bool huge = std::fabs(x) >= 0x1p+80f;
-  const double a = huge ? -0x1.ac07b16p-58 : 0x1.45f306ep-2;
-  const double b = huge ? 0x1.f47d4d4p-87 : -0x1.b1bbeacp-33;
-  const double c = huge ? -0x1.11f924ep-116 : -0x1.603d8a8p-61;
-  const double d = huge ? -0x1.6a66c3bc6fbep-145 : -0x1.70565911f924fp-92;
-  const double y = x;
-  // Adding 1.5 * 2^53 and taking it off rounds to even numbers, 1.5 * 2^52 to whole ones; what
-  // remains of products too large for that is even already.
-  double n = std::fma(y, a, 0x1.8p+53) - 0x1.8p+53;
-  double r = std::fma(y, a, -n);
-  r = std::fma(y, b, r);
-  r = r - ((r + 0x1.8p+53) - 0x1.8p+53);
-  r = r + shift;
-  // Twice: what is left may be 2^-30 of what is rounded.
-  const double t = std::fma(y, c, r) + 0x1.8p+52;
-  r = std::fma(y, d, std::fma(y, c, r - (t - 0x1.8p+52)));
-  return {r, bits(t)};
-}
-
-AUTOFN_FN float sin_pi(HalfTurns x) {
-  const double z = x.rest * x.rest;
-  double p = 0x1.3d4f9ba400098p-4;
-  p = std::fma(p, z, -0x1.32474caa208c2p-1);
-  p = std::fma(p, z, 0x1.46687dba43856p+1);
-  p = std::fma(p, z, -0x1.4abbc04bc83bep+2);
-  p = std::fma(p, z, 0x1.921fb51c82709p+1);
-  // An odd number of half turns changes the sign.
-  return static_cast<float>(from_bits(bits(x.rest * p) ^ (x.whole << 63)));
-}
-
-AUTOFN_FN float sin_half_turns(float x, double shift) { return sin_pi(half_turns(x, shift)); }
-
-// The same of x + rest, both of any size.
-AUTOFN_FN float sin_half_turns(float x, float rest, double shift) {
-  const HalfTurns a = half_turns(x, shift), b = half_turns(rest, 0.0);
-  const double r = a.rest + b.rest, t = r + 0x1.8p+52;
-  return sin_pi({r - (t - 0x1.8p+52), a.whole ^ b.whole ^ bits(t)});
-}
-
-// cos(x), whatever the size of x: cos_near, and above 2^17 a reduction in double, most of the
-// cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
-AUTOFN_FN float cos(float x) {
-#ifdef __CUDACC__
-  // No loop to vectorise: a branch.
-  if (std::fabs(x) <= 0x1p+17f) return cos_near(x);
-  return sin_half_turns(x, 0.5);
-#else
-  const float ordinary = cos_near(x);
-  const float large = sin_half_turns(x, 0.5);
-  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
-#endif
-}
-
-AUTOFN_FN double cos(double x) { return std::cos(x); }
-
-// cos(x + rest), what x lost in rounding.
-AUTOFN_FN float cos(float x, float rest) {
-#ifdef __CUDACC__
-  if (std::fabs(x) <= 0x1p+17f) return cos_near(x, rest);
-  return sin_half_turns(x, rest, 0.5);
-#else
-  const float ordinary = cos_near(x, rest);
-  const float large = sin_half_turns(x, rest, 0.5);
-  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
-#endif
-}
-
-AUTOFN_FN double cos(double x, double rest) {
-  return std::cos(x) * std::cos(rest) - std::sin(x) * std::sin(rest);
-}
-
-// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17. In double quickly,
-// NaN there too.
-template <Way kWay, typename T> AUTOFN_FN T cos(T x) {
-  if constexpr (kWay == kTried) {
-    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x) : T(NAN);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
-    return quick_cos(x);
-  } else {
-    return autofn::cos(x);
-  }
-}
-
-template <Way kWay, typename T> AUTOFN_FN T cos(T x, T rest) {
-  if constexpr (kWay == kTried) {
-    return std::fabs(x) <= T(0x1p+17f) ? cos_near(x, rest) : T(NAN);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
-    return quick_cos(x, rest);
-  } else {
-    return autofn::cos(x, rest);
-  }
-}
-
 // sin(x + rest) for |x| <= 2^17 and a rest that is small beside x; NaN for inf and NaN, not even
 // near beyond. r = x + rest - n pi / 2 in three steps, n = round(2 x / pi), and a polynomial for
 // sin(r) or cos(r). At most 1.20 ULP over every such float32 (benchmarks/primitives.md).
@@ -490,58 +324,64 @@ AUTOFN_FN double sin_near(double x, double rest = -0.0) {
   return x == 0.0 ? x + rest : from_bits(bits(p) ^ ((bits(t) & 2) << 62));
 }
 
-// sin(x), whatever the size of x: sin_near, and above 2^17 a reduction in double, most of the
-// cost. At most 1.20 ULP over every float32 (benchmarks/primitives.md).
-AUTOFN_FN float sin(float x) {
-#ifdef __CUDACC__
-  // No loop to vectorise: a branch.
-  if (std::fabs(x) <= 0x1p+17f) return sin_near(x);
-  return sin_half_turns(x, 0.0);
-#else
-  const float ordinary = sin_near(x);
-  const float large = sin_half_turns(x, 0.0);
-  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
-#endif
-}
+// sin(pi x / y) and cos(pi x / y), y perhaps with what x lost in rounding: x less a whole number of
+// y is exact, so roots are, and digits are right however large x is.
+template <typename T> struct Turned {
+  T left, rest;  // x less n y, and what x lost, less a number of y that n has in it
+  bool odd;      // whether n is odd
+};
 
-AUTOFN_FN double sin(double x) { return std::sin(x); }
-
-// sin(x + rest), what x lost in rounding.
-AUTOFN_FN float sin(float x, float rest) {
-#ifdef __CUDACC__
-  if (std::fabs(x) <= 0x1p+17f) return sin_near(x, rest);
-  return sin_half_turns(x, rest, 0.0);
-#else
-  const float ordinary = sin_near(x, rest);
-  const float large = sin_half_turns(x, rest, 0.0);
-  return std::fabs(x) <= 0x1p+17f ? ordinary : large;
-#endif
-}
-
-AUTOFN_FN double sin(double x, double rest) {
-  return std::sin(x) * std::cos(rest) + std::cos(x) * std::sin(rest);
-}
-
-// The same, or a first try that costs a quarter of it: NaN for an x beyond 2^17. In double quickly,
-// NaN there too.
-template <Way kWay, typename T> AUTOFN_FN T sin(T x) {
-  if constexpr (kWay == kTried) {
-    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x) : T(NAN);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
-    return quick_sin(x);
+// A first try takes numbers up to 2^21, in double 2^50: beyond that NaN, or the C library's
+// remainder.
+template <Way kWay, typename T> AUTOFN_FN Turned<T> half_turns(T x, T y, T rest) {
+  constexpr bool kIsDouble = sizeof(T) == sizeof(double);
+  constexpr T kShift = kIsDouble ? T(0x1.8p+52) : T(0x1.8p+23);
+  // By the inverse, which is one for all x where y is: a number next to the nearest does.
+  const T turns = x * (T(1) / y), shifted = turns + kShift;
+  const T left = std::fma(kShift - shifted, y, x);
+  const bool near = std::fabs(turns) <= (kIsDouble ? T(0x1p+50) : T(0x1p+21));
+  const bool odd = (bits(shifted) & 1) != 0;
+  if constexpr (kWay == kTried || (kWay == kQuick && kIsDouble)) {
+    return {near ? left : T(NAN), rest, odd};
   } else {
-    return autofn::sin(x);
+    if (near) return {left, rest, odd};
+    int whole, more;
+    if constexpr (kIsDouble) {
+      const T far = ::remquo(x, y, &whole), rest_far = ::remquo(rest, y, &more);
+      return {far, rest_far, ((whole + more) & 1) != 0};
+    } else {
+      const T far = ::remquof(x, y, &whole), rest_far = ::remquof(rest, y, &more);
+      return {far, rest_far, ((whole + more) & 1) != 0};
+    }
   }
 }
 
-template <Way kWay, typename T> AUTOFN_FN T sin(T x, T rest) {
-  if constexpr (kWay == kTried) {
-    return std::fabs(x) <= T(0x1p+17f) ? sin_near(x, rest) : T(NAN);
-  } else if constexpr (kWay == kQuick && sizeof(T) == 8) {
-    return quick_sin(x, rest);
+// sin(pi t) for |t| <= 2
+template <Way kWay, typename T> AUTOFN_FN T sine_of_half_turns(T t) {
+  constexpr bool kIsDouble = sizeof(T) == sizeof(double);
+  constexpr T kPi = kIsDouble ? T(0x1.921fb54442d18p+1) : T(0x1.921fb6p+1);
+  constexpr T kRest = kIsDouble ? T(0x1.1a62633145c07p-53) : T(-0x1.777a5cp-24);
+  const T u = kPi * t;
+  if constexpr (kWay == kQuick && kIsDouble) {
+    return quick_sine(u, T(-0.0), 0);
   } else {
-    return autofn::sin(x, rest);
+    return sin_near(u, std::fma(t, kRest, std::fma(t, kPi, -u)));
   }
+}
+
+template <Way kWay, typename T> AUTOFN_FN T sinpi(T x, T y, T rest = T(-0.0)) {
+  const Turned<T> at = half_turns<kWay>(x, y, rest);
+  const T found = sine_of_half_turns<kWay>((at.left + at.rest) / y);
+  return at.odd ? -found : found;
+}
+
+// By the distance from the root.
+template <Way kWay, typename T> AUTOFN_FN T cospi(T x, T y, T rest = T(-0.0)) {
+  const Turned<T> at = half_turns<kWay>(x, y, rest);
+  const T size = std::fabs(y), more = at.left < T(0) ? -at.rest : at.rest;
+  const T distance = (T(0.5) * size - std::fabs(at.left)) - more;
+  const T found = sine_of_half_turns<kWay>(distance / size);
+  return at.odd ? -found : found;
 }
 
 }  // namespace autofn

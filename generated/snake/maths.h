@@ -62,22 +62,26 @@ template <int N, int K, typename T> AUTOFN_FN T bessel_series(T z, T c = T(1)) {
   }
 }
 
-// j_N(x), N >= 1: a series near 0, else upward recurrence.
-// Both are computed, so that loops over it have no branch. A second argument is
-// what x lost in rounding.
-template <int N, autofn::Way kWay, typename T, typename... R>
-AUTOFN_FN T spherical_bessel(T x, R... rest) {
+// j_N(x), N >= 1, given 1 / x, sin(x) and cos(x): a series near 0,
+// else upward recurrence. Both are computed, so that loops over it have no branch.
+template <int N, typename T> AUTOFN_FN T spherical_bessel_of(T x, T inverse, T s, T c) {
   T series = bessel_series<N, 1>(x * x);
   for (int k = 1; k <= N; ++k) series *= x * (T(1) / T(2 * k + 1));
-  const bool far = std::fabs(x) == T(INFINITY);
-  const T inverse = T(1) / x, s = far ? T(0) : autofn::sin<kWay>(x, rest...);
-  T below = s * inverse, at = (below - (far ? T(0) : autofn::cos<kWay>(x, rest...))) * inverse;
+  T below = s * inverse, at = (below - c) * inverse;
   for (int k = 1; k < N; ++k) {
     const T above = T(2 * k + 1) * inverse * at - below;
     below = at;
     at = above;
   }
   return std::fabs(x) < T(N + 1) ? series : at;
+}
+
+// j_N(x), N >= 1. A second argument is what x lost in rounding.
+template <int N, autofn::Way kWay, typename T, typename... R>
+AUTOFN_FN T spherical_bessel(T x, R... rest) {
+  const bool far = std::fabs(x) == T(INFINITY);
+  const T s = far ? T(0) : autofn::sin<kWay>(x, rest...);
+  return spherical_bessel_of<N>(x, T(1) / x, s, far ? T(0) : autofn::cos<kWay>(x, rest...));
 }
 
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.

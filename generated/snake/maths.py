@@ -21,8 +21,8 @@ def _sinc(x):
     return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)
 
 
-def _spherical_bessel(n, x):
-    """The spherical Bessel function j_n, n >= 1: a series near 0, else upward recurrence."""
+def _spherical_bessel_of(n, x, sine, cosine):
+    """j_n(x), n >= 1, from sin(x) and cos(x): a series near 0, else upward recurrence."""
     small = torch.abs(x) < n + 1
     s = torch.where(small, x, 0)
     term = s**n / math.prod(range(2 * n + 1, 1, -2))
@@ -31,11 +31,16 @@ def _spherical_bessel(n, x):
         term = term * (s * s) / (-2 * k * (2 * n + 2 * k + 1))
         series = series + term
     s = torch.where(small, n + 2, x)
-    y = torch.where(torch.isinf(s), 0, s)
-    below, at = torch.sin(y) / s, (torch.sin(y) / s - torch.cos(y)) / s
+    below, at = sine / s, (sine / s - cosine) / s
     for k in range(1, n):
         below, at = at, (2 * k + 1) / s * at - below
     return torch.where(small, series, at)
+
+
+def _spherical_bessel(n, x):
+    """The spherical Bessel function j_n, n >= 1."""
+    y = torch.where(torch.isinf(x), 0, x)
+    return _spherical_bessel_of(n, x, torch.sin(y), torch.cos(y))
 
 
 def forward(x, alpha):

@@ -30,11 +30,17 @@ AUTOFN_FN DoubleDouble bessel_upward_dd(DoubleDouble below, DoubleDouble at, Dou
   }
 }
 
-template <int N> AUTOFN_FN DoubleDouble spherical_bessel_dd(DoubleDouble x) {
+// Given sin(x) and cos(x), which are not looked at where x is infinite.
+template <int N>
+AUTOFN_FN DoubleDouble spherical_bessel_of_dd(DoubleDouble x, DoubleDouble s, DoubleDouble c) {
   const bool near = std::fabs(x.high) < N + 1, far = std::fabs(x.high) == INFINITY;
   const DoubleDouble y = choose(near, x, 1.0), z = choose(near | far, 1.0, x);
   const DoubleDouble series = times_power_dd<N>(bessel_series_dd<N, 1>(y * y), y);
-  const DoubleDouble below = sin_dd(z) / z;
-  const DoubleDouble at = bessel_upward_dd<N, 1>(below, (below - cos_dd(z)) / z, z);
+  const DoubleDouble below = s / z;
+  const DoubleDouble at = bessel_upward_dd<N, 1>(below, (below - c) / z, z);
   return choose(near, series, choose(far, 0.0, choose(x.high == x.high, at, x)));
+}
+
+template <int N> AUTOFN_FN DoubleDouble spherical_bessel_dd(DoubleDouble x) {
+  return spherical_bessel_of_dd<N>(x, sin_dd(x), cos_dd(x));
 }

@@ -76,7 +76,13 @@ const F = (() => {
     if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
     return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
   };
+  // Of x / y half turns, which % leaves exact.
+  const sinpi = (x, y) => Math.sin(Math.PI * ((x % (2 * y)) / y));
+  const cospi = (x, y) => Math.cos(Math.PI * ((x % (2 * y)) / y));
   return {
+    sinpi, cospi,
+    sincpi: (x, y) => (x === 0 ? 1 : sinpi(x, y) / (Math.PI * (x / y))),
+    spherical_bessel_pi: (n, x, y) => bessel(n, Math.PI * (x / y)),
     erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
     spherical_bessel: bessel,
     normcdf: (x) => erfc(-x / Math.SQRT2) / 2,
