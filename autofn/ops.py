@@ -701,7 +701,7 @@ _TABLE = [
         "_sinpi({0}, {1})",
         "autofn::sinpi<kWay>({0}, {1})",
         24,
-        1.7,
+        2.0,
         _sinpi_exact,
         heads.sinpi,
         lambda x, y: _along_turns(heads.cospi(x, y), x, y),
@@ -712,7 +712,7 @@ _TABLE = [
         "_cospi({0}, {1})",
         "autofn::cospi<kWay>({0}, {1})",
         24,
-        2.0,
+        2.1,
         _cospi_exact,
         heads.cospi,
         lambda x, y: _along_turns(-heads.sinpi(x, y), x, y),
@@ -1440,10 +1440,10 @@ TORCH_HELPERS: Mapping[str, str] = {
     y = torch.where(torch.isinf(x), 0, x)
     return _spherical_bessel_of(n, x, torch.sin(y), torch.cos(y))''',
     "_half_turns": '''def _half_turns(x, y):
-    """x less the nearest multiple of y, exactly, and whether that is an odd one."""
-    left = torch.fmod(x, 2 * y)
-    n = torch.round(left / y)
-    return left - n * y, n % 2 != 0''',
+    """x less the nearest multiple of y, a power of two, exactly; and whether that is an odd one."""
+    n = torch.round(x / y)
+    left = torch.where(torch.isinf(n), 0 * x, x - n * y)
+    return left, 2 * torch.round(n / 2) != n''',
     "_sinpi": '''def _sinpi(x, y):
     """sin(pi * x / y), right however large x is."""
     left, odd = _half_turns(x, y)
@@ -1452,15 +1452,15 @@ TORCH_HELPERS: Mapping[str, str] = {
     "_cospi": '''def _cospi(x, y):
     """cos(pi * x / y), right however large x is; near roots by the distance from them."""
     left, odd = _half_turns(x, y)
-    far = (0.5 * torch.abs(y) - torch.abs(left)) / torch.abs(y)
+    far = 0.5 - torch.abs(left / y)
     cosine = torch.where(far < 0.25, torch.sin(math.pi * far), torch.cos(math.pi * (left / y)))
     return torch.where(odd, -cosine, cosine)''',
     "_sincpi": '''def _sincpi(x, y):
     """sin(pi * x / y) / (pi * x / y), 1 at 0 and 0 at infinity."""
-    zero = x / y == 0
-    s = torch.where(zero, y, x)
+    tiny = torch.abs(x / y) < 1e-18
+    s = torch.where(tiny, y, x)
     wave = torch.where(torch.isinf(s), 1, _sinpi(s, y))
-    return torch.where(zero, 1, wave / (math.pi * (s / y)))''',
+    return torch.where(tiny, 1, wave / (math.pi * (s / y)))''',
     "_spherical_bessel_pi": '''def _spherical_bessel_pi(n, x, y):
     """j_n(pi * x / y), n >= 1."""
     s = torch.where(torch.isinf(x), 0, x)
@@ -1726,12 +1726,13 @@ AUTOFN_FN T spherical_bessel(T x, R... rest) {
     "sincpi": """// sin(pi x / y) / (pi x / y), 1 at 0 and 0 at infinity. A third argument is
 // what x lost in rounding.
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sincpi(T x, T y, R... rest) {
-  const T turns = x / y;  // times pi may overflow
+  const T turns = autofn::over<kWay>(x, y);  // times pi may overflow
   const T s = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sinpi<kWay>(x, y, rest...);
   constexpr T kOverPi = T(0.318309886183790672);
   constexpr T kRest = sizeof(T) == 4 ? T(1.2841276486564e-8) : T(-1.9678676675182486e-17);
   const T found = s / turns;
-  return turns == T(0) ? T(1) : std::fma(found, kOverPi, found * kRest);
+  // What is subnormal has few digits.
+  return std::fabs(turns) < T(0x1p-60) ? T(1) : std::fma(found, kOverPi, found * kRest);
 }""",
     "spherical_bessel_pi": """// j_N(pi x / y), N >= 1. A last argument is what x lost in rounding.
 template <int N, autofn::Way kWay, typename T, typename... R>
@@ -1739,7 +1740,7 @@ AUTOFN_FN T spherical_bessel_pi(T x, T y, R... rest) {
   const bool far = std::fabs(x) == T(INFINITY);
   const T s = far ? T(0) : autofn::sinpi<kWay>(x, y, rest...);
   const T c = far ? T(0) : autofn::cospi<kWay>(x, y, rest...);
-  const T turns = x / y, inverse = T(0.318309886183790672) / turns;
+  const T turns = autofn::over<kWay>(x, y), inverse = T(0.318309886183790672) / turns;
   return spherical_bessel_of<N>(T(3.14159265358979324) * turns, inverse, s, c);
 }""",
     "phi_series": """// 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).

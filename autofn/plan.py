@@ -31,6 +31,7 @@ from autofn.rewrite import sample
 from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import BFLOAT16, DOUBLE, EXACT, FLOAT16, SINGLE, Format, rounded
+from autofn.rewrite.half_turns import in_half_turns
 from autofn.rewrite.judge import Sample, is_extreme, sampled
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
@@ -258,7 +259,7 @@ def _variant(
     jvp = None
     if derivation.jvp is not None:
         jvp = finite(
-            lambda results: lower([*tangents, *primals, *numbers], results, fixed),
+            functools.partial(_lowered, [*tangents, *primals, *numbers], fixed),
             _results(derivation.jvp, outputs, tangents),
         )
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
@@ -322,15 +323,15 @@ def _variant(
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = dataclasses.replace(made, first=first_tries[name]), decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
-    vjp_jvp = lower(
+    vjp_jvp = _lowered(
         [*pushed, *vjp_inputs, *numbers],
+        fixed,
         _results(
             pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), parameters),
             tuple(leaf.name for leaf in present),
             pushed,
             like=True,
         ),
-        fixed,
     )
     return VariantPlan(
         variant.key,
@@ -349,13 +350,23 @@ def _variant(
 def _lowered(
     inputs: list[tuple[Symbol, Input]], fixed: frozenset[Symbol], results: list[Result]
 ) -> Program:
-    return lower(inputs, results, fixed)
+    """For PyTorch's operations."""
+    turned = _with_half_turns(inputs, results, by_powers_of_two=True)
+    return lower(inputs, turned, fixed)
 
 
 def _for_kernels(
     inputs: list[tuple[Symbol, Input]], fixed: frozenset[Symbol], results: list[Result]
 ) -> Program:
-    return lower(inputs, results, fixed, for_kernels=True)
+    return lower(inputs, _with_half_turns(inputs, results), fixed, for_kernels=True)
+
+
+def _with_half_turns(
+    inputs: list[tuple[Symbol, Input]], results: list[Result], *, by_powers_of_two: bool = False
+) -> list[Result]:
+    tensors = frozenset(symbol for symbol, each in inputs if not each.number)
+    turned = functools.partial(in_half_turns, tensors=tensors, by_powers_of_two=by_powers_of_two)
+    return [each.changed(turned) for each in results]
 
 
 class _Search:

@@ -21,7 +21,6 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS, WAVES
-from autofn.rewrite.half_turns import in_half_turns
 from autofn.rewrite.heads import choose, decay, exp_within, inverse, offset, polynomial
 
 ELEMENT = "element"
@@ -181,8 +180,7 @@ def lower(
     decides how Max and Min print (a tie against such a value has gradient 0). `for_kernels`: with
     the operations that PyTorch lacks, products with functions that may be subnormal.
     """
-    tensors = frozenset(symbol for symbol, each in inputs if not each.number)
-    given = [in_half_turns(each.expr, tensors) for each in outputs if each.expr is not None]
+    given = [result.expr for result in outputs if result.expr is not None]
     shared = _shared(given)
     lowering = _Lowering(dict(inputs), without_gradient, for_kernels)
     for symbol, expr in shared.definitions:

@@ -103,7 +103,8 @@ EVEN = {
     "root - what its square has", "derivative of sin**2 over its argument",
     "cos - cos of a multiple", "tan over tan of a multiple", "softplus - u times sigmoid",
     "root - another root", "difference of fourth powers", "cos - another", "cosh - another",
-    "derivative of u times sinc", "u times tanh - log of cosh", "log of a power", "log of a product with a power",
+    "u times tanh - log of cosh", "log of a power", "log of a product with a power",
+    "derivative of u times sinc",
 }  # fmt: skip
 """Rules whose sides are even functions: a turned argument is no mistake."""
 

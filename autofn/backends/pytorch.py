@@ -35,8 +35,8 @@ _TENSOR_OPERANDS = {
     "atan2": (0, 1), "max": (0, 1), "min": (0, 1), "logaddexp": (0, 1), "times_exp": (1,),
     "root_sum": (0,), "mean_root": (0,), "root_rest": (0,), "mean_any_root": (0,),
     "pow1pm1": (0,), "softplus_rise": (0, 1),
-    "softplus_divergence": (0, 1), "sinpi": (0, 1), "cospi": (0, 1), "sincpi": (0, 1),
-    "spherical_bessel_pi": (0, 1),
+    "softplus_divergence": (0, 1), "sinpi": (0,), "cospi": (0,), "sincpi": (0,),
+    "spherical_bessel_pi": (0,),
 }  # fmt: skip
 """Places where functions take no Python number."""
 

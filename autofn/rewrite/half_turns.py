@@ -22,14 +22,22 @@ _OF_TURNS: Mapping[type, type] = {
 }
 
 
-def in_half_turns(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
-    """The expression with sines of pi*x/y, of a tensor, as functions of x and y."""
+def in_half_turns(
+    expr: Expr, tensors: frozenset[Symbol], *, by_powers_of_two: bool = False
+) -> Expr:
+    """The expression with sines of pi*x/y, of a tensor, as functions of x and y.
+
+    by_powers_of_two: where y is one, so that n*y is exact without a remainder, which PyTorch has
+    at five times the time of a sine.
+    """
     found: dict[Expr, Expr] = {}
     for node in trees.nodes(expr):
         if node.func not in (*_OF_TURNS, sympy.tan):
             continue
         *order, u = node.args
         if trees.symbols(u).isdisjoint(tensors) or (parts := _quotient(u)) is None:
+            continue
+        if by_powers_of_two and not _is_power_of_two(parts[1]):
             continue
         if isinstance(node, sympy.tan):
             found[node] = heads.sinpi(*parts) / heads.cospi(*parts)
@@ -62,6 +70,10 @@ def _quotient(u: Expr) -> tuple[Expr, Expr] | None:
         return coefficient.p * rest, coefficient.q / twos
     y = min(below, key=sympy.default_sort_key)
     return coefficient * rest * y, y / twos
+
+
+def _is_power_of_two(y: Expr) -> bool:
+    return bool(y.is_Rational) and {abs(y.p), y.q} <= {1 << _twos(y.p), 1 << _twos(y.q)}
 
 
 def _twos(number: int) -> int:

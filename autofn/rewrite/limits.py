@@ -170,10 +170,15 @@ class Limits:
         """
         if not {each.name for each in program.inputs} <= self._known.union(directions):
             return program  # in saved outputs
-        edge = Float(TRIED_AGAIN if program.arithmetic in ("rescued", "wary") else EDGES[0])
+        again = program.arithmetic in ("rescued", "wary")
+        edge = Float(TRIED_AGAIN if again else EDGES[0])
+        # Between these, a limit that is selected from EDGES[2] on leaves NaN.
+        far = (*((720.0, 900.0) if again else ()), *BEYOND)
         for name in self._tensors:
             if name in program.used():
-                low, high = (self._vanished(program, reference, name, sign) for sign in (-1, 1))
+                low, high = (
+                    self._vanished(program, reference, name, sign, far) for sign in (-1, 1)
+                )
                 grown = _Grown(program)
                 outputs = []
                 for k, output in enumerate(program.outputs):
@@ -190,20 +195,22 @@ class Limits:
                 program = grown.program(outputs)
         return program
 
-    def _vanished(self, program: Program, reference: Program, name: str, sign: int) -> set[int]:
+    def _vanished(
+        self, program: Program, reference: Program, name: str, sign: int, sizes: Sequence[float]
+    ) -> set[int]:
         """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
         if sign not in self._signs[name]:
             return set()
         others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
         settings = [*self._at_defaults, *self._settings]
-        points = [{**others, **each, name: sign * far} for each in settings for far in BEYOND]
+        points = [{**others, **each, name: sign * far} for each in settings for far in sizes]
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
         seen: set[tuple[int, int]] = set()
         for number, point in enumerate(points):
             nans = [k for k, each in enumerate(found) if each is not None and isnan(each[number])]
             truths = exact(reference, point) if nans else []
-            turn = number // len(BEYOND)
+            turn = number // len(sizes)
             for k in nans:
                 # What has no value stays NaN, but for odd parameters, with which nothing has one.
                 # Farther out, digits do not suffice for all values.

@@ -55,12 +55,13 @@ template <int N, typename T> AUTOFN_FN T spherical_bessel_of(T x, T inverse, T s
 // sin(pi x / y) / (pi x / y), 1 at 0 and 0 at infinity. A third argument is
 // what x lost in rounding.
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T sincpi(T x, T y, R... rest) {
-  const T turns = x / y;  // times pi may overflow
+  const T turns = autofn::over<kWay>(x, y);  // times pi may overflow
   const T s = std::fabs(x) == T(INFINITY) ? T(1) : autofn::sinpi<kWay>(x, y, rest...);
   constexpr T kOverPi = T(0.318309886183790672);
   constexpr T kRest = sizeof(T) == 4 ? T(1.2841276486564e-8) : T(-1.9678676675182486e-17);
   const T found = s / turns;
-  return turns == T(0) ? T(1) : std::fma(found, kOverPi, found * kRest);
+  // What is subnormal has few digits.
+  return std::fabs(turns) < T(0x1p-60) ? T(1) : std::fma(found, kOverPi, found * kRest);
 }
 
 // j_N(pi x / y), N >= 1. A last argument is what x lost in rounding.
@@ -69,7 +70,7 @@ AUTOFN_FN T spherical_bessel_pi(T x, T y, R... rest) {
   const bool far = std::fabs(x) == T(INFINITY);
   const T s = far ? T(0) : autofn::sinpi<kWay>(x, y, rest...);
   const T c = far ? T(0) : autofn::cospi<kWay>(x, y, rest...);
-  const T turns = x / y, inverse = T(0.318309886183790672) / turns;
+  const T turns = autofn::over<kWay>(x, y), inverse = T(0.318309886183790672) / turns;
   return spherical_bessel_of<N>(T(3.14159265358979324) * turns, inverse, s, c);
 }
 

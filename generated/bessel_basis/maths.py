@@ -16,6 +16,12 @@ import torch
 from ._tensors import add, scalar
 
 
+def _sinc(x):
+    """sin(x) / x, 1 at 0 and 0 at infinity."""
+    s = torch.where(x == 0, 1, x)
+    return torch.where(x == 0, 1, torch.where(torch.isinf(x), 1, torch.sin(s)) / s)
+
+
 def _spherical_bessel_of(n, x, sine, cosine):
     """j_n(x), n >= 1, from sin(x) and cos(x): a series near 0, else upward recurrence."""
     small = torch.abs(x) < n + 1
@@ -32,98 +38,68 @@ def _spherical_bessel_of(n, x, sine, cosine):
     return torch.where(small, series, at)
 
 
-def _half_turns(x, y):
-    """x less the nearest multiple of y, exactly, and whether that is an odd one."""
-    left = torch.fmod(x, 2 * y)
-    n = torch.round(left / y)
-    return left - n * y, n % 2 != 0
-
-
-def _sinpi(x, y):
-    """sin(pi * x / y), right however large x is."""
-    left, odd = _half_turns(x, y)
-    sine = torch.sin(math.pi * (left / y))
-    return torch.where(odd, -sine, sine)
-
-
-def _cospi(x, y):
-    """cos(pi * x / y), right however large x is; near roots by the distance from them."""
-    left, odd = _half_turns(x, y)
-    far = (0.5 * torch.abs(y) - torch.abs(left)) / torch.abs(y)
-    cosine = torch.where(far < 0.25, torch.sin(math.pi * far), torch.cos(math.pi * (left / y)))
-    return torch.where(odd, -cosine, cosine)
-
-
-def _sincpi(x, y):
-    """sin(pi * x / y) / (pi * x / y), 1 at 0 and 0 at infinity."""
-    zero = x / y == 0
-    s = torch.where(zero, y, x)
-    wave = torch.where(torch.isinf(s), 1, _sinpi(s, y))
-    return torch.where(zero, 1, wave / (math.pi * (s / y)))
-
-
-def _spherical_bessel_pi(n, x, y):
-    """j_n(pi * x / y), n >= 1."""
-    s = torch.where(torch.isinf(x), 0, x)
-    return _spherical_bessel_of(n, math.pi * (x / y), _sinpi(s, y), _cospi(s, y))
+def _spherical_bessel(n, x):
+    """The spherical Bessel function j_n, n >= 1."""
+    y = torch.where(torch.isinf(x), 0, x)
+    return _spherical_bessel_of(n, x, torch.sin(y), torch.cos(y))
 
 
 def forward(x, n, cutoff):
     """The formula."""
     cutoff = scalar(cutoff, x)
     v0 = 1 / cutoff
-    return 4.442882938158366 * (v0 * torch.sqrt(v0)) * n * _sincpi(n * x, cutoff)
+    v1 = 3.141592653589793 * v0 * n
+    return v1 * (1.4142135623730951 * torch.sqrt(v0)) * _sinc(v1 * x)
 
 
 def vjp(needs, grad, x, n, cutoff):
     """The gradient of each input, where `needs` asks for it."""
     cutoff = scalar(cutoff, grad)
-    v0 = n * x
-    v1 = 1 / cutoff
-    v2 = 1.4142135623730951 * torch.sqrt(v1) * grad
+    v0 = 1 / cutoff
+    v1 = 3.141592653589793 * v0
+    v2 = v1 * n * x
+    v3 = 1.4142135623730951 * torch.sqrt(v0) * grad
     grad_x = grad_n = None
     if needs[0]:
-        v3 = 9.869604401089358 * v2 * n**2 * _spherical_bessel_pi(1, v0, cutoff)
-        grad_x = -v3 / cutoff**2
+        grad_x = -9.869604401089358 * v3 * n**2 * _spherical_bessel(1, v2) / cutoff**2
     if needs[1]:
-        grad_n = v2 * (3.141592653589793 * v1) * _cospi(v0, cutoff)
+        grad_n = v1 * v3 * torch.cos(v2)
     return grad_x, grad_n
 
 
 def double_vjp(needs, d_x, d_n, grad, x, n, cutoff):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     cutoff = scalar(cutoff, grad)
-    v0 = n * x
-    v3 = 1 / cutoff
-    v4 = 1.4142135623730951 * torch.sqrt(v3)
-    v2 = 9.869604401089358 / cutoff**2
+    v0 = 1 / cutoff
+    v1 = 3.141592653589793 * v0
+    v2 = v1 * n * x
+    v5 = 1.4142135623730951 * torch.sqrt(v0)
+    v4 = 9.869604401089358 / cutoff**2
     grad_grad = grad_x = grad_n = None
     if d_x is not None:
-        v5 = v4 * d_x
+        v6 = v5 * d_x
     if d_n is not None:
-        v8 = v4 * d_n
+        v8 = v5 * d_n
     if (needs[0] or needs[2]) and d_x is not None:
-        v1 = _spherical_bessel_pi(1, v0, cutoff)
-        v6 = v2 * v5
-    if needs[0] or needs[2]:
-        v7 = 3.141592653589793 * v3
+        v3 = _spherical_bessel(1, v2)
+        v7 = v4 * v6
     if (needs[1] or needs[2]) and d_x is not None:
-        v9 = 0.6666666666666666 * _spherical_bessel_pi(2, v0, cutoff)
-        v10 = 0.3333333333333333 * _sincpi(v0, cutoff) - v9
+        v9 = 0.6666666666666666 * _spherical_bessel(2, v2)
+        v10 = 0.3333333333333333 * _sinc(v2) - v9
     if needs[1] or needs[2]:
         v11 = n * grad
     if (needs[1] or needs[2]) and d_n is not None:
-        v12 = v2 * v8 * _sinpi(v0, cutoff)
+        v12 = v4 * v8 * torch.sin(v2)
     if needs[0] and d_x is not None:
-        grad_grad = -v1 * v6 * n**2
+        grad_grad = -v3 * v7 * n**2
     if needs[0] and d_n is not None:
-        grad_grad = add(grad_grad, v7 * v8 * _cospi(v0, cutoff))
+        grad_grad = add(grad_grad, v1 * v8 * torch.cos(v2))
     if needs[1] and d_x is not None:
-        grad_x = -grad * (v10 * (31.00627668029982 * v5)) * n**3 / cutoff**3
+        grad_x = -grad * (v10 * (31.00627668029982 * v6)) * n**3 / cutoff**3
     if needs[1] and d_n is not None:
         grad_x = add(grad_x, -v11 * v12)
     if needs[2] and d_x is not None:
-        grad_n = -v6 * v11 * (v10 * (v0 * v7) + 2 * v1)
+        grad_n = -v7 * v11 * (v2 * v10 + 2 * v3)
     if needs[2] and d_n is not None:
         grad_n = add(grad_n, -x * (grad * v12))
     return grad_grad, grad_x, grad_n
@@ -132,51 +108,50 @@ def double_vjp(needs, d_x, d_n, grad, x, n, cutoff):
 def jvp(d_x, d_n, x, n, cutoff):
     """The tangent of each output."""
     cutoff = scalar(cutoff, x)
-    v0 = n * x
-    v1 = 1 / cutoff
-    v2 = 1.4142135623730951 * torch.sqrt(v1)
+    v0 = 1 / cutoff
+    v1 = 3.141592653589793 * v0
+    v2 = v1 * n * x
+    v3 = 1.4142135623730951 * torch.sqrt(v0)
     d_out = None
     if d_x is not None:
-        v3 = 9.869604401089358 * v2 * d_x * n**2 * _spherical_bessel_pi(1, v0, cutoff)
-        d_out = -v3 / cutoff**2
+        d_out = -9.869604401089358 * v3 * d_x * n**2 * _spherical_bessel(1, v2) / cutoff**2
     if d_n is not None:
-        d_out = add(d_out, v2 * (3.141592653589793 * v1) * d_n * _cospi(v0, cutoff))
+        d_out = add(d_out, v1 * v3 * d_n * torch.cos(v2))
     return d_out
 
 
 def vjp_jvp(needs, d_grad, d_x, d_n, grad, x, n, cutoff):
     """The tangent of each gradient."""
     cutoff = scalar(cutoff, grad)
-    v0 = n * x
-    v2 = 1 / cutoff
-    v3 = 1.4142135623730951 * torch.sqrt(v2)
-    v5 = 9.869604401089358 / cutoff**2
+    v0 = 1 / cutoff
+    v1 = 3.141592653589793 * v0
+    v2 = v1 * n * x
+    v4 = 1.4142135623730951 * torch.sqrt(v0)
+    v6 = 9.869604401089358 / cutoff**2
     d_grad_x = d_grad_n = None
     if d_x is not None or d_n is not None:
-        v8 = v3 * grad
+        v9 = v4 * grad
     if needs[0] and (d_grad is not None or d_n is not None):
-        v1 = _spherical_bessel_pi(1, v0, cutoff)
+        v3 = _spherical_bessel(1, v2)
     if d_grad is not None:
-        v4 = v3 * d_grad
+        v5 = v4 * d_grad
     if needs[0] and (d_x is not None or d_n is not None):
-        v6 = 0.6666666666666666 * _spherical_bessel_pi(2, v0, cutoff)
-        v7 = 0.3333333333333333 * _sincpi(v0, cutoff) - v6
-    if d_n is not None or d_grad is not None:
-        v9 = 3.141592653589793 * v2
+        v7 = 0.6666666666666666 * _spherical_bessel(2, v2)
+        v8 = 0.3333333333333333 * _sinc(v2) - v7
     if d_n is not None or d_x is not None:
-        v10 = n * (v5 * v8)
+        v10 = n * (v6 * v9)
     if needs[1] and (d_x is not None or d_n is not None):
-        v11 = _sinpi(v0, cutoff)
+        sn0 = torch.sin(v2)
     if needs[0] and d_grad is not None:
-        d_grad_x = -v5 * (v1 * v4) * n**2
+        d_grad_x = -v6 * (v3 * v5) * n**2
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, -v8 * (31.00627668029982 * v7) * d_x * n**3 / cutoff**3)
+        d_grad_x = add(d_grad_x, -v9 * (31.00627668029982 * v8) * d_x * n**3 / cutoff**3)
     if needs[0] and d_n is not None:
-        d_grad_x = add(d_grad_x, -v10 * d_n * (v9 * (v0 * v7) + 2 * v1))
+        d_grad_x = add(d_grad_x, -v10 * d_n * (v2 * v8 + 2 * v3))
     if needs[1] and d_grad is not None:
-        d_grad_n = v4 * v9 * _cospi(v0, cutoff)
+        d_grad_n = v1 * v5 * torch.cos(v2)
     if needs[1] and d_x is not None:
-        d_grad_n = add(d_grad_n, -d_x * (v10 * v11))
+        d_grad_n = add(d_grad_n, -d_x * (v10 * sn0))
     if needs[1] and d_n is not None:
-        d_grad_n = add(d_grad_n, -x * (d_n * (v8 * (v5 * v11))))
+        d_grad_n = add(d_grad_n, -x * (d_n * (v9 * (v6 * sn0))))
     return d_grad_x, d_grad_n

@@ -30,12 +30,12 @@ _LAYOUT = (..., -1)
 def _torch_forward(tensors, values):
     dtype = _t.result_type(tensors[0])
     shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype)), *values)
+    found = maths.forward(*_t.cast(tensors, _t.compute_type(dtype, tensors[0])), *values)
     return (_t.finish(found, shape, dtype, tensors[0]),)
 
 
 def _torch_backward(needs, grads, saved, values, likes):
-    dtype = _t.compute_type(grads[0].dtype)
+    dtype = _t.compute_type(grads[0].dtype, grads[0])
     grads = _t.cast(grads, dtype)
     found = maths.vjp(needs, *grads, *_t.cast(saved, dtype), *values)
     return tuple(
@@ -45,7 +45,7 @@ def _torch_backward(needs, grads, saved, values, likes):
 
 
 def _torch_double_backward(needs, directions, tensors, values, likes):
-    dtype = _t.compute_type(tensors[0].dtype)
+    dtype = _t.compute_type(tensors[0].dtype, tensors[0])
     tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
     found = maths.double_vjp(needs, *directions, *tensors, *values)
     return tuple(
@@ -162,7 +162,7 @@ class BesselBasisFunction(Function):
             directions = _t.align(directions, _LAYOUT, dims)
         dtype = _t.result_type(tensors[0])
         shape = torch.broadcast_shapes(*(t.shape for t in tensors if t is not None))
-        compute = _t.compute_type(dtype)
+        compute = _t.compute_type(dtype, tensors[0])
         found = maths.jvp(*_t.cast(directions, compute), *_t.cast(tensors, compute), *ctx.values)
         return _t.finish(found, shape, dtype, tensors[0])
 
@@ -237,7 +237,7 @@ class BesselBasisBackward(Function):
             tensors = _t.align(tensors, layout, dims)
             directions = _t.align(directions, layout, dims)
             likes = _t.align_likes(likes, _LAYOUT, dims)
-        dtype = _t.compute_type(tensors[0].dtype)
+        dtype = _t.compute_type(tensors[0].dtype, tensors[0])
         tensors, directions = _t.cast(tensors, dtype), _t.cast(directions, dtype)
         found = maths.vjp_jvp(ctx.needs, *directions, *tensors, *ctx.values)
         return tuple(
