@@ -295,3 +295,16 @@ def test_a_share_of_powers_has_a_gradient_by_its_exponent_far_out() -> None:
     at = {"grad": 1.0, "x": 2.0**30, "k": 2.0, "n": 2.0}
     *_, by_n = simulated(variant.kernels["backward"], at)
     assert by_n == pytest.approx(2.0**-58 * 29 * math.log(2), rel=1e-5)
+
+
+@pytest.mark.parametrize("x", [-650.0, -712.0, -800.0, -1000.0, -1100.0])
+def test_what_overflows_in_double_too_vanishes(x: float) -> None:
+    """CoLU: parts of its gradient, exp(x) far below zero, are infinite from -709 on."""
+
+    @formula
+    def colu(x):
+        return x / (1 - x * exp(-(x + exp(x))))
+
+    (variant,) = plan(colu.definition, search=("backward",)).variants
+    (value,) = simulated(variant.kernels["backward"], {"grad": 1.0, "x": x})
+    assert value == 0

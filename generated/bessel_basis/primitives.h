@@ -354,14 +354,16 @@ template <Way kWay, typename T> AUTOFN_FN Turned<T> half_turns(T x, T y, T rest)
     return {near ? left : T(NAN), rest, bits(shifted)};
   } else {
     if (near) return {left, rest, bits(shifted)};
-    int whole, more;
+    int n, more, last;
+    T all;
     if constexpr (kIsDouble) {
-      const T far = ::remquo(x, y, &whole), rest_far = ::remquo(rest, y, &more);
-      return {far, rest_far, decltype(bits(x))(whole + more)};
+      all = ::remquo(x, y, &n) + ::remquo(rest, y, &more);
+      all = ::remquo(all, y, &last);
     } else {
-      const T far = ::remquof(x, y, &whole), rest_far = ::remquof(rest, y, &more);
-      return {far, rest_far, decltype(bits(x))(whole + more)};
+      all = ::remquof(x, y, &n) + ::remquof(rest, y, &more);
+      all = ::remquof(all, y, &last);
     }
+    return {all, T(0), decltype(bits(x))(n + more + last)};
   }
 }
 
