@@ -9,11 +9,11 @@ template <typename T> struct Turned {
 
 // x / y; a first try by the inverse, which is one for all x where y is, and what that is off by.
 template <Way kWay, typename T> AUTOFN_FN T over(T x, T y) {
-  if constexpr (kWay == kFull) {
-    return x / y;
-  } else {
+  if constexpr (kWay == kTried || (kWay == kQuick && sizeof(T) == sizeof(double))) {
     const T inverse = T(1) / y, found = x * inverse;
     return std::fma(std::fma(-found, y, x), inverse, found);
+  } else {
+    return x / y;
   }
 }
 
