@@ -126,14 +126,18 @@ def _polygamma_exact(x: Any, n: int = 0) -> Any:
 
 def _spherical_bessel_partials(n: Expr, x: Expr) -> tuple[Expr, ...]:
     lower = heads.sinc(x) if n == 1 else heads.spherical_bessel(n - 1, x)
-    higher = heads.spherical_bessel(n + 1, x)
-    return S.Zero, (n * lower - (n + 1) * higher) / (2 * n + 1)
+    return S.Zero, _bessel_slope(n, lower, heads.spherical_bessel(n + 1, x))
+
+
+def _bessel_slope(n: Expr, lower: Expr, higher: Expr) -> Expr:
+    """The derivative of j_n by its argument, from its neighbours."""
+    return (n * lower - (n + 1) * higher) / (2 * n + 1)
 
 
 def _spherical_bessel_pi_partials(n: Expr, x: Expr, y: Expr) -> tuple[Expr, ...]:
     lower = heads.sincpi(x, y) if n == 1 else heads.spherical_bessel_pi(n - 1, x, y)
-    higher = heads.spherical_bessel_pi(n + 1, x, y)
-    return S.Zero, *_along_turns((n * lower - (n + 1) * higher) / (2 * n + 1), x, y)
+    slope = _bessel_slope(n, lower, heads.spherical_bessel_pi(n + 1, x, y))
+    return S.Zero, *_along_turns(slope, x, y)
 
 
 def _along_turns(slope: Expr, x: Expr, y: Expr) -> tuple[Expr, Expr]:
@@ -1209,10 +1213,7 @@ QUICK_DOUBLE = 2.0**-34
 
 WAVES = frozenset(
     f"{op}{parts}"
-    for op in (
-        *("sin", "cos", "sinc", "spherical_bessel"),
-        *("sinpi", "cospi", "sincpi", "spherical_bessel_pi"),
-    )
+    for op in "sin cos sinc spherical_bessel sinpi cospi sincpi spherical_bessel_pi".split()
     for parts in ("", "_of_sum")
 )
 """What is NaN in double, too, where it is tried as if no argument were large, or done quickly."""
