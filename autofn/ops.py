@@ -917,7 +917,7 @@ _TABLE += [
     Op("sum_rest", "", "sum_rest({0}, {1})", 6, 0.0, lambda a, b: a + b - (a + b)),
     Op("product_rest", "", "std::fma({0}, {1}, -({0} * {1}))", 1, 0.0, lambda a, b: a * b - a * b),
     Op("constant_rest", "", "", 0, 0.5, lambda: 0),
-    Op("along", "", "along({0}, {1})", 1, 0.0, lambda d, v: v if d else 0 * v),
+    Op("along", "_along({0}, {1})", "along({0}, {1})", 1, 0.0, lambda d, v: v if d else 0 * d),
     # c0*t**n + ... + cn, {1} its coefficients; in single precision without the first {n}.
     Op(
         "polynomial",
@@ -1330,6 +1330,9 @@ STRUCTURAL: tuple[type, ...] = (
 
 
 TORCH_HELPERS: Mapping[str, str] = {
+    "_along": '''def _along(d, v):
+    """v, what comes of the direction d: 0 where that is, even if a factor overflows."""
+    return torch.where((d == 0) & torch.isnan(v), 0, v)  # v elsewhere: d may have a tangent''',
     "_cbrt": '''def _cbrt(x):
     """The real cube root."""
     root = torch.sign(x) * torch.abs(x) ** (1 / 3)

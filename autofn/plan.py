@@ -11,9 +11,10 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from mpmath import mp
-from sympy import Expr, Symbol
+from sympy import Add, Expr, S, Symbol
 
 from autofn import saving, trees
+from autofn.compact import compact
 from autofn.derive import (
     Derivation,
     Term,
@@ -32,6 +33,7 @@ from autofn.rewrite.candidates import Candidates
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import BFLOAT16, DOUBLE, EXACT, FLOAT16, SINGLE, Format, rounded
 from autofn.rewrite.half_turns import in_half_turns
+from autofn.rewrite.heads import along
 from autofn.rewrite.judge import Sample, is_extreme, sampled
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.memory import recalled, remembered
@@ -253,7 +255,10 @@ def _variant(
         Result(name, expr) for name, expr in zip(outputs, derivation.forward, strict=True)
     ]
     vjp_results = [
-        Result(leaf.name, expr, like=leaf.name) for leaf, expr in zip(present, vjp, strict=True)
+        Result(leaf.name, expr, like=leaf.name).changed(
+            lambda expr: _by_cotangent(expr, derivation)
+        )
+        for leaf, expr in zip(present, vjp, strict=True)
     ]
     tangents = [(direction(s), _directed(each)) for s, each in primals]
     jvp = None
@@ -264,7 +269,11 @@ def _variant(
         )
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
     parameters = parameters_of(definition)
-    seconds = second_order(vjp, symbols, tuple(direction(s) for s, _ in primals), parameters)
+    moving = tuple(symbol for symbol, _ in tangents)
+    seconds = tuple(
+        dataclasses.replace(each, expr=_by_cotangent(each.expr, derivation, frozenset(moving)))
+        for each in second_order(vjp, symbols, moving, parameters)
+    )
     double_results = _results(
         seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True
     )
@@ -345,6 +354,28 @@ def _variant(
         {name: program for name, (program, _) in chosen.items()},
         tuple(decision for _, decision in chosen.values()),
     )
+
+
+def _by_cotangent(
+    entry: Expr, derivation: Derivation, directions: frozenset[Symbol] = frozenset()
+) -> Expr:
+    """A gradient of several outputs: 0 times one's derivative is 0, even if that overflows.
+
+    An input does not, and makes products of sums that are computed as such. directions: what a
+    second derivative is linear in beside the cotangents.
+    """
+    grads = frozenset(derivation.grads)
+    if len(grads) == 1 or derivation.own or grads.isdisjoint(trees.symbols(entry)):
+        return entry
+    linear = grads | directions
+    terms: list[Expr] = []
+    for grad in derivation.grads:
+        alone = compact(trees.replaced(entry, dict.fromkeys(grads - {grad}, S.Zero)))
+        slope = alone.xreplace({grad: S.One})
+        sign, rest = slope.as_coeff_Mul()
+        plain = trees.symbols(slope) <= linear or (rest.is_Symbol and abs(sign) == 1)
+        terms.append(alone if plain else along(grad, alone))
+    return Add(*terms) if any(isinstance(each, along) for each in terms) else entry
 
 
 def _lowered(

@@ -21,7 +21,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.derive import moves
 from autofn.ops import BY_CLASS, OPS, WAVES
-from autofn.rewrite.heads import choose, decay, exp_within, inverse, offset, polynomial
+from autofn.rewrite.heads import along, choose, decay, exp_within, inverse, offset, polynomial
 
 ELEMENT = "element"
 CHANNEL = "channel"
@@ -411,6 +411,8 @@ class _Lowering:
             if not self._for_kernels:
                 return self.value(sympy.exp(-sympy.Abs(expr.args[0])))
             return self._op("decay", self._op("abs", self.value(expr.args[0])))
+        if isinstance(expr, along):
+            return self._op("along", *map(self.value, expr.args))
         if isinstance(expr, exp_within):
             limit, u = expr.args
             return self._op("exp_within", self.value(u), n=int(limit))

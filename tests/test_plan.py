@@ -308,3 +308,19 @@ def test_what_overflows_in_double_too_vanishes(x: float) -> None:
     (variant,) = plan(colu.definition, search=("backward",)).variants
     (value,) = simulated(variant.kernels["backward"], {"grad": 1.0, "x": x})
     assert value == 0
+
+
+def test_a_cotangent_of_zero_adds_nothing_where_its_slope_overflows() -> None:
+    """The gradient of the second output alone, and its derivatives, where exp(x) is infinite."""
+
+    @formula
+    def growth(x, y):
+        return y * exp(x), x * y
+
+    (variant,) = plan(growth.definition, search=()).variants
+    at = {"grad_out0": 0.0, "grad_out1": 2.0, "x": 1000.0, "y": 3.0}
+    assert simulated(variant.kernels["backward"], at) == [6, 2000]
+    double = variant.kernels["double_backward"]
+    found = zip(double.outputs, simulated(double, at | {"d_x": 1.0, "d_y": 0.0}), strict=True)
+    got = {output.name: value for output, value in found}
+    assert got["x"] == 0 and got["y"] == 2

@@ -149,6 +149,10 @@ class _Compensation:
             zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
             below = self._add("lt", (u, zero))
             return self._add("select", (below, self._add("neg", (rest,)), rest))
+        if node.op == "along":
+            direction, v = node.args
+            rest = self._rest(v)
+            return None if rest is None else self._add("along", (direction, rest))
         if node.op == "select":
             condition, a, b = node.args
             rests = (self._rest(a), self._rest(b))

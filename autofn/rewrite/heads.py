@@ -1,6 +1,7 @@
 """Functions that no user writes, opaque to SymPy, and the numbers they share.
 
-Of kernels alone, but for `polynomial`: PyTorch's operations get it as sums and products.
+Of kernels alone, but for `along`, and `polynomial`, which PyTorch's operations get as sums and
+products.
 """
 
 from __future__ import annotations
@@ -10,6 +11,13 @@ from sympy import Expr, Function
 
 HUGE = sympy.Float("4e18", 17)
 """A number of any dtype's arithmetic, and so is its square."""
+
+
+class along(Function):  # type: ignore[misc]
+    """along(d, v): v, what comes of the direction d, a tangent or cotangent; 0 where that is 0."""
+
+    nargs = (2,)
+    is_real = True
 
 
 class choose(Function):  # type: ignore[misc]

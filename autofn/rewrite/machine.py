@@ -60,7 +60,7 @@ NATIVE: Mapping[str, Callable[..., Column]] = {
     "or": np.logical_or,
     "not": np.logical_not,
     "select": np.where,
-    "along": lambda d, v: np.where(d != 0, v, 0 * v),
+    "along": lambda d, v: np.where(d != 0, v, 0 * d),
 }
 
 

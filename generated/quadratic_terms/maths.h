@@ -33,9 +33,9 @@ namespace scalar {
 template <typename T>
 AUTOFN_FN void quadratic_terms_backward(
     T grad_z, T grad_xx, T grad_yy, T grad_xy, T x, T y, T& grad_x, T& grad_y) {
-  const T v0 = T(20) * grad_z * (x + y);
-  grad_x = v0 + x * (T(2) * grad_xx) + y * grad_xy;
-  grad_y = v0 + x * grad_xy + y * (T(2) * grad_yy);
+  const T v0 = along(grad_z, T(20) * grad_z * (x + y));
+  grad_x = v0 + y * grad_xy + along(grad_xx, x * (T(2) * grad_xx));
+  grad_y = v0 + x * grad_xy + along(grad_yy, y * (T(2) * grad_yy));
 }
 }  // namespace scalar
 

@@ -11,7 +11,14 @@
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
 
+import torch
+
 from ._tensors import add
+
+
+def _along(d, v):
+    """v, what comes of the direction d: 0 where that is, even if a factor overflows."""
+    return torch.where((d == 0) & torch.isnan(v), 0, v)  # v elsewhere: d may have a tangent
 
 
 def forward(x, y):
@@ -21,12 +28,12 @@ def forward(x, y):
 
 def vjp(needs, grad_z, grad_xx, grad_yy, grad_xy, x, y):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = 20 * grad_z * (x + y)
+    v0 = _along(grad_z, 20 * grad_z * (x + y))
     grad_x = grad_y = None
     if needs[0]:
-        grad_x = v0 + x * (2 * grad_xx) + y * grad_xy
+        grad_x = v0 + y * grad_xy + _along(grad_xx, x * (2 * grad_xx))
     if needs[1]:
-        grad_y = v0 + x * grad_xy + y * (2 * grad_yy)
+        grad_y = v0 + x * grad_xy + _along(grad_yy, y * (2 * grad_yy))
     return grad_x, grad_y
 
 

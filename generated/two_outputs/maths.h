@@ -16,13 +16,16 @@ namespace autofn_two_outputs {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// v, what comes of the direction d: 0 where that is, even if a factor overflows.
+template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
+
 template <typename T> AUTOFN_FN void two_outputs_forward(T x, T& out0, T& out1) {
   out0 = square(x);
   out1 = T(3) * x;
 }
 
 template <typename T> AUTOFN_FN T two_outputs_backward(T grad_out0, T grad_out1, T x) {
-  return T(2) * grad_out0 * x + T(3) * grad_out1;
+  return T(3) * grad_out1 + along(grad_out0, T(2) * grad_out0 * x);
 }
 
 // Not needed: grad_out1.
