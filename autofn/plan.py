@@ -6,7 +6,7 @@ import dataclasses
 import functools
 import math
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -290,7 +290,7 @@ def _variant(
     }
     for name in FIRST_ORDER:
         programs[name] = limits(programs[name], references[name], exact)
-    searching = _Search(definition, primals, passes["forward"], fixed, search)
+    searching = _Search(definition, primals, grads, passes["forward"], fixed, search)
     chosen = {
         name: searching(name, inputs, finite.results(lowering, results), programs[name])
         for name, (inputs, results) in passes.items()
@@ -407,6 +407,7 @@ class _Search:
         self,
         definition: Definition,
         primals: list[tuple[Symbol, Input]],
+        cotangents: tuple[str, ...],
         forward: tuple[list[tuple[Symbol, Input]], list[Result]],
         fixed: frozenset[Symbol],
         passes: Container[Pass],
@@ -417,6 +418,7 @@ class _Search:
         tensors = [leaf.name for leaf in definition.tensors]
         self._tensors = [each.name for _, each in primals if each.name in tensors]
         self._symbols = frozenset(s for s, each in primals if each.name in tensors)
+        self._cotangents = cotangents
         self._forward = forward
         self._given = sample.of(definition, self._tensors)
         self._defaults = sample.defaults(definition)
@@ -469,13 +471,17 @@ class _Search:
     def _judged(self, pass_name: Pass, program: Program) -> Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
 
+        Cotangents are 1, and where there are several, at points of its own each while others are 0.
         Programs of double backward are long: of several tensors at neither of those, and at half of
         the points; of one beside where they overflow.
         """
         points = [*self._points, *self._of_arguments]
         second = pass_name == "double_backward"
+        alone = self._cotangents_alone(program)
         if second and len(self._tensors) != 1:
-            return sampled(program, points[::2], frozenset(self._tensors))
+            points = points[::2]
+            points += sample.in_turn(points, alone)
+            return sampled(program, points, frozenset(self._tensors))
 
         names = {each.name for each in self._forward_program.outputs}
         takes_outputs = not names.isdisjoint(each.name for each in program.inputs)
@@ -483,22 +489,29 @@ class _Search:
         def values(point: Point) -> list[Any]:
             return exact(program, self._with_outputs(point) if takes_outputs else point)
 
-        given = self._given, self._tensors, values
         extreme: list[Point] = []
-        if second:
-            extreme = sample.beside_extremes(*given, sample.SIZES[:1])
-        elif self._tensors:
-            extreme = [
-                *sample.beside_roots(*given),
-                *sample.beside_extremes(*given, sample.SIZES),
-                *sample.at_sizes(self._given, self._tensors, sample.CARRIES),
-            ]
+        for cotangents in ({}, *alone):
+            at = [{**point, **cotangents} for point in self._given]
+            given = at, self._tensors, values
+            if second:
+                extreme += sample.beside_extremes(*given, sample.SIZES[:1])
+            elif self._tensors:
+                extreme += sample.beside_roots(*given)
+                extreme += sample.beside_extremes(*given, sample.SIZES)
+                extreme += sample.at_sizes(at, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)
-        points += map(self._with_outputs, inside)
+        points += [*sample.in_turn(points, alone), *map(self._with_outputs, inside)]
         return sampled(program, points, frozenset(self._tensors))
+
+    def _cotangents_alone(self, program: Program) -> Sequence[Mapping[str, float]]:
+        """Of several cotangents that a program takes: one is 1, the others 0."""
+        if {each.name for each in program.inputs}.isdisjoint(self._cotangents):
+            return ()
+        return sample.one_at_a_time(self._cotangents)
 
     def _on_a_ladder(self, reference: Program) -> Sample:
         points = sample.inside(sample.on_a_ladder(self._given, self._tensors), self._domains)
+        points += sample.in_turn(points, self._cotangents_alone(reference))
         return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
 
     def _closer(self, reference: Program) -> Closer:
@@ -591,7 +604,8 @@ class _Search:
                 pass_name,
                 chosen,
                 candidates.direct(in_double=chosen.is_in_double and not second),
-                [truth, self._on_a_ladder(reference)],
+                truth,
+                functools.partial(self._on_a_ladder, reference),
                 allowed=self._allowed,
                 closer=closer,
             )

@@ -324,3 +324,18 @@ def test_a_cotangent_of_zero_adds_nothing_where_its_slope_overflows() -> None:
     found = zip(double.outputs, simulated(double, at | {"d_x": 1.0, "d_y": 0.0}), strict=True)
     got = {output.name: value for output, value in found}
     assert got["x"] == 0 and got["y"] == 2
+
+
+def test_the_gradient_of_each_output_is_looked_at_alone() -> None:
+    """exp(-z**2/2) of a large z: nothing beside the other output's part, but not without it."""
+
+    @formula
+    def bell(x, y):
+        z = x - y
+        return z**2, exp(-(z**2) / 2)
+
+    (variant,) = plan(bell.definition, search=("backward",)).variants
+    backward = variant.kernels["backward"]
+    at = {"grad_out0": 0.0, "grad_out1": 1.0, "x": 0.12160826474428177, "y": -10.383938789367676}
+    for got, true in zip(simulated(backward, at), exact(backward, at), strict=True):
+        assert abs(got - true) <= 8 * mp.mpf(2) ** (mp.mag(true) - 24)

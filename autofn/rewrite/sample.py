@@ -138,6 +138,19 @@ def points(tensors: Sequence[str], given: Mapping[str, float], seed: int = 0) ->
     return found
 
 
+def one_at_a_time(names: Sequence[str]) -> list[Mapping[str, float]]:
+    """Each of several names at 1, the others at 0."""
+    if len(names) == 1:
+        return []
+    return [{name: float(name == one) for name in names} for one in names]
+
+
+def in_turn(all_points: Sequence[Point], settings: Sequence[Mapping[str, float]]) -> list[Point]:
+    """The points with one setting each: pairs take turns, as every second point may be taken."""
+    n = len(settings)
+    return [{**point, **settings[k // 2 % n]} for k, point in enumerate(all_points) if n]
+
+
 CLOSER = 44
 """Points of a second look: of one tensor on either side."""
 

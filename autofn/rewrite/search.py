@@ -6,7 +6,7 @@ float32 arithmetic, and ties go to fewer operations, then to the earlier candida
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import get_args
 
@@ -214,7 +214,8 @@ def with_first_try(
     pass_name: str,
     program: Program,
     candidates: Iterable[Candidate],
-    samples: Sequence[Sample],
+    sample: Sample,
+    ladder: Callable[[], Sample],
     *,
     allowed: float | None = None,
     closer: Closer | None = None,
@@ -223,7 +224,7 @@ def with_first_try(
 
     The cheapest that is as exact wherever it is finite, if that is most ordinary numbers and saves
     enough, in double where the program is. Not of programs in two arithmetics, which have a first
-    try.
+    try. ladder: a second sample, made where there is a candidate.
     """
     if program.arithmetic == "single":
         tries = list(candidates)
@@ -236,8 +237,11 @@ def with_first_try(
         return program, ""
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
 
+    steps: Sample | None = None
+
     def found(each: Program) -> Error:
-        looks = [error(each, sample) for sample in samples]
+        assert steps is not None
+        looks = [error(each, sample), error(each, steps)]
         looks += [closer.error(each)] if closer else []
         return max(looks, key=lambda of: (of.bad, of.ulp))
 
@@ -245,8 +249,9 @@ def with_first_try(
     for each in sorted(tries, key=lambda each: (each.program.cost, each.program.operations)):
         if each.program.cost > SAVES * program.cost:
             break
-        if not _is_mostly_finite(each.program, samples[0]):
+        if not _is_mostly_finite(each.program, sample):
             continue
+        steps = steps or ladder()
         most = most or found(program)
         tried = replace(program, first=each.program)
         of = found(tried)
