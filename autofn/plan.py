@@ -479,8 +479,12 @@ class _Search:
         second = pass_name == "double_backward"
         alone = self._cotangents_alone(program)
         if second and len(self._tensors) != 1:
-            points = points[::2]
-            points += sample.in_turn(points, alone)
+            farther = sample.inside(sample.farther(self._given, self._tensors), self._domains)
+            huge = [
+                self._with_outputs({**point, **one}) for one in alone or [{}] for point in farther
+            ]
+            points = sample.half(points)
+            points += [*sample.in_turn(points, alone), *huge]
             return sampled(program, points, frozenset(self._tensors))
 
         names = {each.name for each in self._forward_program.outputs}

@@ -51,6 +51,7 @@ from autofn.verify.points import (
     parameter,
     regular_points,
 )
+from autofn.verify.tables import Truths
 
 x, y = sp.symbols("x y", real=True)
 
@@ -396,6 +397,19 @@ def test_rounding_shows_where_a_formula_cancels() -> None:
 
     assert moved({"x": 1.0, "y": 0.5}) < 1e-15
     assert 1e-8 < moved({"x": 1.0, "y": 1e9}) < 1e-6
+
+
+def test_nothing_is_known_at_a_pole() -> None:
+    """1 + x + y is all rounding there; a root of the whole is none, nor is a steep place."""
+
+    def moved(expr: Any, point: dict[str, float]) -> float:
+        made = definition(expr)
+        return Truths(made, made.variants[0]).around(point, "float32")[0]
+
+    assert moved(1 / (1 + x + y), {"x": 2.0**-40, "y": -1.0}) == math.inf
+    assert moved(1 / (1 + x + y), {"x": 0.5, "y": -1.0}) < 1e-5
+    assert moved(1 + x + y, {"x": 2.0**-40, "y": -1.0}) < 1e-5
+    assert moved(x**20 / (1 + x + y), {"x": 0.5, "y": -1.0}) < 1e-9
 
 
 def test_several_outputs_and_numbers() -> None:

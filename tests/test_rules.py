@@ -186,11 +186,10 @@ SPECIAL: dict[str, Expr] = {
     "number - a multiple of exp": NUMBER,
     "log of a product with 1 - exp": 1 + x**2,
     "cube root - another": x - 1,
-    "difference of inverses": x - 1,
     "difference of cubes": x - 1,
     "difference of fourth powers": x - 1,
     "difference of fifth powers": x - 1,
-    "exp - another": x - y,
+    "exp - that of more terms": x - y,
     "sin - another": x - 1,
     "cos - another": x - 1,
     "cos of a difference": x - y,
@@ -204,9 +203,12 @@ SPECIAL: dict[str, Expr] = {
 """What V has to be for a rule to hold."""
 
 SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
+    "difference of inverses": {U: x + 2, V: x + 1},
     "square root - another": {U: x + 2, V: x + 1},
     "1 over a square root - another": {U: x + 2, V: x + 1},
     "root of a fraction, less 1": {U: 1 + x, V: 1 - x},
+    "1 - a part over the whole": {U: x, V: x + y},
+    "exp - another": {U: x + y, V: x - 2 * y},
     "cos of a sum": {U: y, V: x - y},
     "sin of a sum": {U: y, V: x - y},
     "log(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},

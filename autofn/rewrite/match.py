@@ -82,6 +82,7 @@ _OVER_LOG = _NAMED["difference over the log of the ratio"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
+_PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
 _OVER_EXP = _NAMED["exp - 1 over exp"]
 _EXP_OVER = _NAMED["exp over exp - 1"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
@@ -100,6 +101,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _LESS_LOG, share
         if (mean := _with_mean_root(node)) is not None:
             return mean
+        if (rest := _whole_less_part(node, parameters)) is not None:
+            return _PART_OF_WHOLE, rest
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
@@ -471,6 +474,21 @@ def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
                 rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
                 mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: base - square})
                 return rule, Add(*left, other * mean)
+    return None
+
+
+def _whole_less_part(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
+    """m*(1 - u/(u + v)) in a sum as m*v/(u + v)."""
+    for term, other in itertools.permutations(node.args, 2):
+        ratio = -term / other
+        for factor in Mul.make_args(ratio):
+            whole, power = factor.as_base_exp()
+            if power != -1 or not isinstance(whole, Add):
+                continue
+            found = {U: ratio * whole, V: whole}
+            if _holds(_PART_OF_WHOLE, found, parameters):
+                left = [each for each in node.args if each not in (term, other)]
+                return Add(*left, other * _put(_PART_OF_WHOLE, found))
     return None
 
 

@@ -31,6 +31,9 @@ NOTHING = 2.0**-200
 CANCELS = 8.0
 """How much larger than the sum its terms are, near zero, from which on it is worth it."""
 
+AMPLIFIED = 12.0
+"""How much larger than a polynomial its terms may be where it ends: a fast wave's cancel there."""
+
 AT_ZERO = 2.0**-70
 """Where a function is as good as at 0, and can still be evaluated."""
 
@@ -406,6 +409,13 @@ def _expanded(value: Callable[[mp.mpf], mp.mpf], orders: range) -> tuple[Expr, E
     return None
 
 
+def _amplified(polynomial: list[mp.mpf], z: mp.mpf) -> mp.mpf:
+    """How much larger the terms are than the sum."""
+    terms = mp.polyval([abs(c) for c in polynomial], abs(z))
+    value = abs(mp.polyval(polynomial, z))
+    return terms / value if value else mp.inf
+
+
 def _function(expr: Expr) -> Callable[[mp.mpf], mp.mpf]:
     def at(t: mp.mpf) -> mp.mpf:
         digits = 110 if abs(t) > CLOSE else CANCELLED
@@ -425,7 +435,7 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
         return quotient(mp.sqrt(z)) if even else quotient(z)
 
     found = coefficients(at, interval, abs(quotient(mp.mpf(0))), DEGREES)
-    if found is None:
+    if found is None or any(_amplified(found, end) > AMPLIFIED for end in interval):
         return None
     z = T**2 if even else T
     value: Expr = sympy.Integer(0)

@@ -87,7 +87,7 @@ C = Symbol("C", positive=True)
 
 
 class minus(sympy.Function):  # type: ignore[misc]
-    """U - V, multiplied out: of b*(x + 1) and b*x that is b."""
+    """U - V, multiplied out where that is no longer: of b*(x + 1) and b*x it is b."""
 
     nargs = (2,)
     is_real = True
@@ -97,7 +97,8 @@ class minus(sympy.Function):  # type: ignore[misc]
         if {u, v} == {U, V}:
             return None
         whole = {each: each.args[0] * exp(each.args[1]) for each in (u - v).atoms(times_exp)}
-        return sympy.expand_mul((u - v).xreplace(whole))
+        out = sympy.expand_mul((u - v).xreplace(whole))
+        return min(out, u - v, key=lambda each: len(Add.make_args(each)))
 
 
 class ratio(sympy.Function):  # type: ignore[misc]
@@ -208,6 +209,18 @@ def _share_a_term(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U and V are sums with a term in common, that of a tensor: x + y and x."""
     u, v = ({*Add.make_args(sympy.expand_mul(found[each]))} for each in (U, V))
     return any(varies(each, parameters) for each in u & v)
+
+
+def _is_part(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether V is a sum that all terms of U are in."""
+    u, v = ({*Add.make_args(found[each])} for each in (U, V))
+    return u < v and any(varies(each, parameters) for each in u)
+
+
+def _is_summand(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether V is a sum that all terms of U are in, some of a tensor."""
+    u, v = ({*Add.make_args(found[each])} for each in (U, V))
+    return u < v and varies(found[V], parameters)
 
 
 def _are_nearly_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
@@ -707,6 +720,8 @@ SUMS = (
     Rule("cube root - another", cbrt(U) - cbrt(V),
          minus(U, V) / (cbrt(U) ** 2 + cbrt(U) * cbrt(V) + cbrt(V) ** 2),
          _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+    Rule("1 - a part over the whole", 1 - U / V, minus(V, U) / V,
+         _CANCELS, _HERBIE, {U: 1000.0, V: 1000.01}, where=_is_summand),
     Rule("difference of inverses", 1 / U - 1 / V, -minus(U, V) / (U * V),
          _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
     Rule("difference of cubes", U**3 - V**3, minus(U, V) * (U**2 + U * V + V**2),
@@ -717,6 +732,8 @@ SUMS = (
          minus(U, V) * (U**4 + U**3 * V + U**2 * V**2 + U * V**3 + V**4),
          _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
     *(_log_less_log(*logs) for logs in itertools.product((log, log1p), repeat=2)),
+    Rule("exp - that of more terms", exp(U) - exp(V), -exp(U) * expm1(minus(V, U)),
+         _CANCELS, _HERBIE, {U: 10.0001, V: 10.0}, where=_is_part),
     Rule("exp - another", exp(U) - exp(V), exp(V) * expm1(minus(U, V)),
          _CANCELS, _HERBIE, {U: 10.0001, V: 10.0}, where=_share_a_term),
     Rule("sin - another", sin(U) - sin(V), 2 * cos((U + V) / 2) * sin(minus(U, V) / 2),

@@ -64,6 +64,9 @@ LABELS = 24
 """Points beside those, at which one tensor is 0, 1 or -1."""
 
 FAR = tuple(sign * size for size in (17.3, 61.7, 100.3, 1.2e4, 2e9) for sign in (-1.0, 1.0))
+FARTHER = 3.7e11
+"""One of several tensors, in second derivatives: its square has a square that overflows."""
+
 OVERFLOWING = 48
 """Points beside those, at which exp of one tensor is subnormal or about to overflow.
 
@@ -143,6 +146,17 @@ def one_at_a_time(names: Sequence[str]) -> list[Mapping[str, float]]:
     if len(names) == 1:
         return []
     return [{name: float(name == one) for name in names} for one in names]
+
+
+def half(all_points: Sequence[Point]) -> list[Point]:
+    """Every second pair: points of ordinary and of all magnitudes take turns."""
+    return [point for k, point in enumerate(all_points) if k % 4 < 2]
+
+
+def farther(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points where one tensor is huge."""
+    ones = dict.fromkeys(tensors, 1.0)
+    return [{**all_points[0], **ones, name: _single(FARTHER)} for name in tensors]
 
 
 def in_turn(all_points: Sequence[Point], settings: Sequence[Mapping[str, float]]) -> list[Point]:

@@ -104,7 +104,7 @@ def signature(definition: Definition) -> Signature:
 def _tables(
     definition: Definition, variant: Variant, level: Level, dtypes: Sequence[str]
 ) -> list[Table]:
-    truths = _Truths(definition, variant)
+    truths = Truths(definition, variant)
     regular = regular_points(definition, variant, REGULAR[level], seed=1)
     tensors = [leaf.name for leaf in definition.differentiable]
     hard = [
@@ -143,7 +143,7 @@ def reference(
     """
     points = regular_points(definition, variant, count, seed=2)
     exact = _exact(definition, points, "bfloat16")
-    table = _table(_Truths(definition, variant), "regular", "float32", exact)
+    table = _table(Truths(definition, variant), "regular", "float32", exact)
     units: dict[Entry, float] = {}
     for entry, column in table.truth.items():
         near = [
@@ -211,7 +211,7 @@ def round_to(value: float, dtype: str) -> float:
         return math.copysign(math.inf, value)
 
 
-def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -> Table:
+def _table(truths: Truths, where: Where, dtype: str, points: Sequence[Point]) -> Table:
     """The truth at the points, and how far it moves with the rounding of a computation."""
     definition, variant = truths.definition, truths.variant
     given, outputs = truths.given, definition.output_names
@@ -243,7 +243,7 @@ def _table(truths: _Truths, where: Where, dtype: str, points: Sequence[Point]) -
     )
 
 
-class _Truths:
+class Truths:
     """The oracle's answers for one variant, each point asked once.
 
     A row is the outputs, then d output / d leaf (or what the user's own gradient says) for every
@@ -289,17 +289,24 @@ class _Truths:
         """How far each entry moves when leaves or operations are off by a few roundings.
 
         This is the conditioning at the point, and of the formula as written: large next to a kink
-        or a root of its own subexpressions, where rounding decides, and where it cancels.
+        or a root of its own subexpressions, where rounding decides, and where it cancels. Without
+        bound at a pole, which entries are half as large on all sides of: 1/(1 + x + y) where
+        1 + x + y is less than what it loses.
         """
         here = self.first(point)
         step = NUDGE_ROUNDINGS * (2.0**-53 if dtype == "float64" else 2.0**-24)
         moved = [0.0] * len(here)
+        beside = [0.0] * len(here)
         for signs in _signs(len(self.given)):
             near: dict[str, Any] = dict(point)
             for name, sign in zip(self.given, signs, strict=True):
                 near[name] = point[name] * (1 + sign * step)
             for k, (a, b) in enumerate(zip(here, self.first(near), strict=True)):
                 moved[k] = max(moved[k], abs(a - b) if math.isfinite(b) else math.inf)
+                beside[k] = max(beside[k], abs(b))
+        for k, (a, b) in enumerate(zip(here, beside, strict=True)):
+            if abs(a) > 2 * b > 0:
+                moved[k] = math.inf
         if not self.definition.own_gradient:
             for seed in range(PATTERNS):
                 row = self._row(point, self._oracle.rounded(point, step, seed))

@@ -117,12 +117,16 @@ AUTOFN_FN void logish_double_backward_first(T grad, T d_x, T x, T& grad_grad, T&
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void logish_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
+  const bool c0 = x < T(-48);
   const T s0 = sigmoid<kWay>(x);
   const T v0 = s0 + T(1);
-  const T v1 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(x / v0, x), x);
-  const T v2 = d_x * grad * (T(2) - v1 - x * autofn::tanh<kWay>(T(0.5) * x)) / v0;
-  grad_grad = d_x * (v1 + autofn::log1p<kWay>(s0));
-  grad_x = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v2, x), x);
+  const T v1 = times_sigmoid<kWay, true>(x / v0, x);
+  const T v2 = d_x * (times_sigmoid<kWay>(v1, x) + autofn::log1p<kWay>(s0));
+  const T v3 = d_x * grad;
+  const T v4 = v3 * (v1 + T(2) - times_sigmoid<kWay>(x, x)) / v0;
+  const T v5 = times_sigmoid<kWay>(times_sigmoid<kWay, true>(v4, x), x);
+  grad_grad = c0 ? times_lower<kWay>(d_x * (x + T(1)), x) : v2;
+  grad_x = c0 ? times_lower<kWay>(v3 * (x + T(2)), x) : v5;
 }
 
 }  // namespace autofn_logish

@@ -12,20 +12,6 @@ import torch
 from ._tensors import add
 
 
-def _on_cpu(x):
-    """Whether Inductor is to compute x in single precision on a CPU."""
-    return torch.compiler.is_compiling() and x.is_cpu and x.dtype is torch.float32
-
-
-def _polynomial(x, *terms):
-    """The polynomial with these coefficients, the lowest first, by Estrin's scheme."""
-    while len(terms) > 1:
-        pairs = zip(terms[::2], terms[1::2])
-        terms = [*(a + b * x for a, b in pairs), *terms[len(terms) // 2 * 2 :]]
-        x = x * x
-    return terms[0]
-
-
 def _decay(x):
     """exp(-|x|). For derivatives 0 is negative: clamp passes them where both are equal."""
     return torch.exp(torch.clamp(x, max=-x))
@@ -47,19 +33,6 @@ def _sigmoid_minus(x):
     n = _decay(x)
     r = 1 / (1 + n)
     return torch.where(x > 0, n * r, r)
-
-
-def _tanh(x):
-    """tanh(x)."""
-    if not _on_cpu(x):
-        return torch.tanh(x)
-    n = _decay(2 * x)
-    far = 1 - 2 * (n * (1 / (1 + n)))
-    small = torch.abs(x) < 0.625
-    z = torch.where(small, x, 0)
-    t = z * z
-    near = _polynomial(t, -0.333332837, 0.133314908, -0.0537435003, 0.0206505917, -0.00571704889)
-    return torch.where(small, z + z * (t * near), torch.where(x > 0, far, -far))
 
 
 def forward(x):
@@ -85,8 +58,8 @@ def double_vjp(needs, d_x, grad, x):
     if needs[1]:
         v2 = torch.clamp(x, -1024, 1024)
         v3 = _sigmoid_shared(v2)
-        v4 = v3 * _sigmoid_minus(v2) / (v3 + 1)
-        grad_x = v4 * d_x * grad * (2 - v2 * v4 - v2 * _tanh(0.5 * v2))
+        v4 = _sigmoid_minus(v2) / (v3 + 1)
+        grad_x = d_x * (v3 * v4) * grad * (v2 * v4 + 2 - v2 * v3)
     return grad_grad, grad_x
 
 
@@ -100,11 +73,11 @@ def jvp(d_x, x):
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = _sigmoid_shared(x)
-    v1 = v0 * _sigmoid_minus(x) / (v0 + 1)
-    v2 = x * v1
+    v1 = x * v0
+    v2 = _sigmoid_minus(x) / (v0 + 1)
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = d_grad * (v2 + torch.log1p(v0))
+        d_grad_x = d_grad * (v1 * v2 + torch.log1p(v0))
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v1 * d_x * grad * (2 - v2 - x * _tanh(0.5 * x)))
+        d_grad_x = add(d_grad_x, v0 * v2 * d_x * grad * (x * v2 + 2 - v1))
     return (d_grad_x,)

@@ -3,7 +3,7 @@
 // Logit: log(x / (1 - x)), the inverse of the sigmoid on (0, 1) (torch.logit).
 //
 //     logit(x) = log(x/(1 - x))
-//     grad x = -grad/(x*(x - 1))
+//     grad x = grad/(x*(1 - x))
 //
 // Scalar and plain: the CPU's loop and the CUDA kernels compile this same text. T is the compute
 // type: double for float64, else float.
@@ -37,16 +37,16 @@ template <typename T, autofn::Way kWay = autofn::kFull> AUTOFN_FN T logit_forwar
 }
 
 template <typename T> AUTOFN_FN T logit_backward(T grad, T x) {
-  return -grad / (x * (x - T(1)));
+  return grad / (x * (T(1) - x));
 }
 
 template <typename T>
 AUTOFN_FN void logit_double_backward(T grad, T d_x, T x, T& grad_grad, T& grad_x) {
   const T v0 = T(1) / x;
-  const T v1 = T(1) / (x - T(1));
+  const T v1 = T(1) / (T(1) - x);
   const T v2 = v0 * v1 * d_x;
-  grad_grad = -v2;
-  grad_x = v2 * grad * (v0 + v1);
+  grad_grad = v2;
+  grad_x = v2 * grad * (v1 - v0);
 }
 
 }  // namespace autofn_logit

@@ -2,7 +2,7 @@
 """Logit: log(x / (1 - x)), the inverse of the sigmoid on (0, 1) (torch.logit).
 
     logit(x) = log(x/(1 - x))
-    grad x = -grad/(x*(x - 1))
+    grad x = grad/(x*(1 - x))
 
 In PyTorch operations: tensors broadcast against each other and are in the compute dtype.
 """
@@ -19,35 +19,35 @@ def forward(x):
 
 def vjp(needs, grad, x):
     """The gradient of each input, where `needs` asks for it."""
-    return (-grad / (x * (x - 1)),)
+    return (grad / (x * (1 - x)),)
 
 
 def double_vjp(needs, d_x, grad, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = 1 / x
-    v1 = 1 / (x - 1)
+    v1 = 1 / (1 - x)
     v2 = v0 * v1 * d_x
     grad_grad = grad_x = None
     if needs[0]:
-        grad_grad = -v2
+        grad_grad = v2
     if needs[1]:
-        grad_x = v2 * grad * (v0 + v1)
+        grad_x = v2 * grad * (v1 - v0)
     return grad_grad, grad_x
 
 
 def jvp(d_x, x):
     """The tangent of each output."""
-    return -d_x / (x * (x - 1))
+    return d_x / (x * (1 - x))
 
 
 def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = 1 / x
-    v1 = 1 / (x - 1)
+    v1 = 1 / (1 - x)
     v2 = v0 * v1
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = -v2 * d_grad
+        d_grad_x = v2 * d_grad
     if d_x is not None:
-        d_grad_x = add(d_grad_x, v2 * d_x * grad * (v0 + v1))
+        d_grad_x = add(d_grad_x, v2 * d_x * grad * (v1 - v0))
     return (d_grad_x,)

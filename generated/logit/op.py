@@ -295,7 +295,7 @@ def logit(x: Tensor) -> Tensor:
     """Logit: log(x / (1 - x)), the inverse of the sigmoid on (0, 1) (torch.logit).
 
         logit(x) = log(x/(1 - x))
-        grad x = -grad/(x*(x - 1))
+        grad x = grad/(x*(1 - x))
 
     x: tensor of any shape; tensors broadcast.
     Defined for x in Interval.open(0, 1); outside it results are unspecified.
@@ -308,7 +308,7 @@ class Logit(_nn.Module):
     """Logit: log(x / (1 - x)), the inverse of the sigmoid on (0, 1) (torch.logit).
 
         logit(x) = log(x/(1 - x))
-        grad x = -grad/(x*(x - 1))
+        grad x = grad/(x*(1 - x))
 
     Generated from logit.py.
     """
