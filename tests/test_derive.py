@@ -10,6 +10,7 @@ from autofn import Formula, FormulaError, formula
 from autofn import functions as heads
 from autofn.derive import Differentiator, derive
 from autofn.functions import clamp, normcdf, sigmoid, sinc, softplus
+from autofn.plan import plan
 from autofn.recognise import recognise
 
 x, y, z = sympy.symbols("x y z", real=True)
@@ -243,3 +244,16 @@ def test_differences_stay_together() -> None:
     derivation = derive(written.definition, written.definition.variants[0])
     for entry in derivation.vjp:
         assert entry is not None and entry.has(x - y) and not entry.has(x * y)
+
+
+def test_a_derivative_that_loses_nothing_has_no_series() -> None:
+    """x - tanh(x) has one near 0, its derivative tanh(x)**2 has none."""
+
+    @formula
+    def shrink(x):  # type: ignore[no-untyped-def]
+        return x - tanh(x)
+
+    (variant,) = plan(shrink.definition, search=()).variants
+    assert variant.derivation.forward[0].has(sympy.Piecewise)
+    (gradient,) = variant.derivation.vjp
+    assert gradient is not None and not gradient.has(sympy.Piecewise)

@@ -842,6 +842,12 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         return wide * sympy.coth(wide * x) - narrow * sympy.coth(narrow * x)
 
     @formula
+    def written_out(x, j: float = 2.5):  # type: ignore[no-untyped-def]
+        a = (2 * j + 1) / (2 * j)
+        narrow = sympy.cosh(x / (2 * j)) / sympy.sinh(x / (2 * j))
+        return a * sympy.cosh(a * x) / sympy.sinh(a * x) - narrow / (2 * j)
+
+    @formula
     def bose(x, k: float = 2.0):  # type: ignore[no-untyped-def]
         return 1 / (exp(k * x) - 1) - 1 / (k * x)
 
@@ -849,6 +855,8 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         (brillouin, {"x": 0.0, "k": 2.0}),
         (brillouin, {"x": 1e-9, "k": 2.0}),
         (brillouin, {"x": 60.0, "k": 2.0}),
+        (written_out, {"x": 1e-12, "j": 2.5}),
+        (written_out, {"x": 1e27, "j": 2.5}),
         (bose, {"x": 0.0, "k": 2.0}),
         (bose, {"x": 1e-9, "k": 2.0}),
         (slerp, {"x": 0.0, "y": 0.7, "k": 0.3}),
@@ -865,7 +873,7 @@ def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
         (reference,) = exact(variant.forward, {**at, "x": at["x"] or 1e-60})
         for name in ("forward", "backward"):
             values = simulated(variant.kernels[name], {"grad": 1.0, **at})  # type: ignore[index]
-            assert all(mp.isfinite(value) for value in values), (made.definition.name, name)
+            assert all(abs(value) < 2e20 for value in values), (made.definition.name, name)
         (value,) = simulated(variant.kernels["forward"], at)
         assert abs(value - reference) <= 1e-6 * abs(reference) + 1e-55, made.definition.name
 

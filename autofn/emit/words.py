@@ -14,6 +14,7 @@ from autofn.model import (
     Parameter,
 )
 from autofn.plan import Plan
+from autofn.rewrite.near_zero import without_series
 
 
 def title(definition: Definition) -> str:
@@ -62,6 +63,7 @@ def formula_lines(made: Plan) -> list[str]:
 
 
 def readable(expr: Expr) -> str:
+    expr = without_series(expr)
     operations = trees.size(expr)
     if operations > LONGEST:
         return f"an expression of {operations} operations"

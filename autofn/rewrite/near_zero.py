@@ -15,7 +15,6 @@ import sympy
 from mpmath import mp
 from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol
 
-from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
@@ -62,6 +61,9 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
     if not node.args or node.is_Number or trees.size(node) == 0:
         return node
     if _is_regime(node):
+        far = node.args[1][0]
+        if _is_series(node) and _loses_nothing(far):
+            return far
         return _flat(node)
     if isinstance(node, Mul):
         limited = _limited(node, parameters) or _limited_by_term(node, parameters)
@@ -85,6 +87,27 @@ def _is_regime(node: Basic) -> bool:
         and isinstance(node.args[0][1].lhs, Abs)
         and node.args[0][1].rhs in RADII
     )
+
+
+def _is_series(node: Basic) -> bool:
+    """Whether a regime is one of ours, and not a user's: by the digits of its numbers."""
+    return _is_regime(node) and any(c._prec > 53 for c in node.args[0][0].atoms(Float))
+
+
+def _loses_nothing(far: Expr) -> bool:
+    """Whether nothing can cancel in it any more: the derivative of x - tanh(x) is tanh(x)**2."""
+    nodes = trees.nodes(far)
+    return not any(
+        isinstance(node, Add | Piecewise) or (node.is_Pow and not node.exp.is_positive)
+        for node in nodes
+    )
+
+
+def without_series(expr: Expr) -> Expr:
+    """The expression for reading: what is computed by a polynomial near zero as it is elsewhere."""
+    series = {node: node.args[1][0] for node in trees.nodes(expr) if _is_series(node)}
+    inner = {node: without_series(far) for node, far in series.items()}
+    return trees.replaced(expr, inner) if inner else expr
 
 
 def _flat(node: Piecewise) -> Expr:
@@ -215,33 +238,58 @@ def _by_part(node: Add) -> Expr | None:
     return None
 
 
-SIMPLE = (heads.expm1, sympy.sinh, sympy.tanh, sympy.sin, sympy.tan)
-"""Of these the inverse is 1/u and what vanishes, or is finite, at 0."""
-
-
 def _without_poles(node: Add) -> Expr | None:
     """A sum such as a*coth(a*x) - b*coth(b*x) in two regimes, near 0 without the poles that cancel.
 
     Where one of the arguments is large, no term is.
     """
-    poles = []
-    for term in node.args:
-        inverses = [f for f in Mul.make_args(term) if isinstance(1 / f, SIMPLE)]
-        if len(inverses) == 1:
-            (inverse,) = inverses
-            poles.append((term, term / inverse, inverse, inverse.base.args[0]))
+    poles = [(term, *pole) for term in node.args if (pole := _pole(term)) is not None]
     if len(poles) < 2:
         return None
-    total = Add(*(factor / u for _, factor, _, u in poles))
+    total = Add(*(factor * principal for _, factor, _, principal, _ in poles))
     if sympy.cancel(sympy.together(total)) != 0:
         return None
-    finite = {inverse: _regimes(inverse - 1 / u) for _, _, inverse, u in poles}
+    finite = {term: _regimes(own - principal) for term, _, own, principal, _ in poles}
     if not all(isinstance(each, Piecewise) for each in finite.values()):
         return None
-    whole = {term: factor * finite[inverse] for term, factor, inverse, _ in poles}
+    whole = {term: factor * finite[term] for term, factor, *_ in poles}
     near = Add(*(whole.get(term, term) for term in node.args))
     first = poles[0][-1]
     return Piecewise((near, Abs(first) < RADII[0]), (node, True), evaluate=False)
+
+
+def _pole(term: Expr) -> tuple[Expr, Expr, Expr, Expr] | None:
+    """A factor, a function of u with a pole at 0, the c/u**n that leaves it finite, and u."""
+    for u in sorted(filter(_is_expr, _arguments(term)), key=sympy.default_sort_key):
+        factor, in_t = term.xreplace({u: T}).as_independent(T, as_Add=False)
+        if in_t.free_symbols == {T} and (principal := _principal_part(in_t)) is not None:
+            return factor, in_t.xreplace({T: u}), principal.xreplace({T: u}), u
+    return None
+
+
+MULTIPLE = 3
+"""The order of the highest pole that is looked for."""
+
+
+@lru_cache(maxsize=256)
+def _principal_part(in_t: Expr) -> Expr | None:
+    """The c/t**n, c a simple fraction, that leaves something finite at 0."""
+    near, nearer = mp.mpf(2) ** -30, mp.mpf(2) ** -31
+    with mp.workprec(400):
+        value = _function(in_t)
+        try:
+            n = int(mp.nint(mp.log(abs(value(nearer) / value(near)), 2)))
+            c = sympy.Rational(int(mp.nint(FRACTIONS * value(nearer) * nearer**n)), FRACTIONS)
+            rests = [value(t) - mp.mpf(int(c.p)) / int(c.q) / t**n for t in (near, nearer)]
+        except (ZeroDivisionError, ValueError, TypeError):
+            return None
+    if not (1 <= n <= MULTIPLE and c != 0 and abs(rests[1]) < 1.5 * abs(rests[0]) + 1):
+        return None
+    return c / T**n
+
+
+FRACTIONS = 720
+"""Of what such coefficients are multiples of the inverse."""
 
 
 def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:

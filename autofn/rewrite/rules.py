@@ -822,6 +822,8 @@ PRODUCTS = (
     Rule("|u| times its sign", Abs(U) * sign(U), U, "one operation", _HERBIE, {}),
     Rule("sinh over cosh", sinh(U) / cosh(U), tanh(U),
          "both overflow", _ABRAMOWITZ, {U: 100.0}),
+    Rule("cosh over sinh", cosh(U) / sinh(U), 1 / tanh(U),
+         "both overflow", _ABRAMOWITZ, {U: 200.0}),
     Rule("sinh times sech**2", sinh(U) * sech2(U), tanh(U) / cosh(U),
          "sech**2 underflows", _ABRAMOWITZ, {U: 60.0}),
     Rule("sinh times sech**2 of half", sinh(U) * sech2(U / 2), 2 * tanh(U / 2),

@@ -18,7 +18,7 @@ const Kernel kKernels[] = {
     {"forward(Tensor x) -> Tensor",
      1, 0, 1, Takes::nothing, {kTensor, kTensor}, 0, {0x0}},
     {"backward(Tensor grad, Tensor x) -> Tensor",
-     2, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor}, 1, {0x1}},
+     2, 0, 1, Takes::nothing, {kTensor, kTensor, kTensor}},
     {"double_backward(Tensor grad, Tensor d_x, Tensor x, int needs, SymInt[] likes) -> "
      "(Tensor, Tensor)",
      3, 0, 2, Takes::likes, {kTensor, kTensor, kTensor, kTensor, kTensor}},
