@@ -51,7 +51,7 @@ _NAMED = {rule.name: rule for rule in RULES}
 _TIMES_LOG = _NAMED["v times log"]
 _IN_LOG = {
     head: rule
-    for head in (heads.sigmoid, sympy.erfc, heads.normcdf, sympy.tanh)
+    for head in (heads.sigmoid, sympy.erfc, heads.normcdf, sympy.tanh, sympy.cosh)
     for rule in LOGARITHMS
     if rule.pattern == sympy.log(V * head(U))
 }

@@ -496,6 +496,8 @@ LOGARITHMS = (
          _log_of_sides(U, V), "sigmoid underflows", _PYTENSOR, {U: -200.0, V: 1.0}),
     Rule("log of sigmoid", log(sigmoid(U)), -softplus(-U),
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
+    Rule("log of a product with cosh", log(V * cosh(U)), log(V) + logcosh(U),
+         _OVERFLOWS, _HERBIE, {U: 100.0, V: 2.0}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
          "cosh overflows, and is 1 near 0", _HERBIE, {U: 1e-3}),
     Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
