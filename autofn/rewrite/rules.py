@@ -211,16 +211,15 @@ def _share_a_term(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return any(varies(each, parameters) for each in u & v)
 
 
-def _is_part(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    """Whether V is a sum that all terms of U are in."""
-    u, v = ({*Add.make_args(found[each])} for each in (U, V))
-    return u < v and any(varies(each, parameters) for each in u)
-
-
 def _is_summand(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    """Whether V is a sum that all terms of U are in, some of a tensor."""
+    """Whether V is a sum that all terms of U are in, of tensors."""
     u, v = ({*Add.make_args(found[each])} for each in (U, V))
     return u < v and varies(found[V], parameters)
+
+
+def _is_part(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """The same, and some of those terms are of a tensor."""
+    return _is_summand(found, parameters) and varies(found[U], parameters)
 
 
 def _are_nearly_alike(found: Bindings, _: frozenset[Symbol]) -> bool:

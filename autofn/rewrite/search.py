@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import get_args
 
 import numpy as np
@@ -237,11 +238,10 @@ def with_first_try(
         return program, ""
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
 
-    steps: Sample | None = None
+    steps = cache(ladder)
 
     def found(each: Program) -> Error:
-        assert steps is not None
-        looks = [error(each, sample), error(each, steps)]
+        looks = [error(each, sample), error(each, steps())]
         looks += [closer.error(each)] if closer else []
         return max(looks, key=lambda of: (of.bad, of.ulp))
 
@@ -251,7 +251,6 @@ def with_first_try(
             break
         if not _is_mostly_finite(each.program, sample):
             continue
-        steps = steps or ladder()
         most = most or found(program)
         tried = replace(program, first=each.program)
         of = found(tried)
