@@ -6,9 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sympy
 import torch
 
+from autofn import formula
 from autofn.load import load_file
+from autofn.package import write
+from autofn.pipeline import generate
+from autofn.verify.checks import agreement
 from autofn.verify.checks.compare import Mismatch
 from autofn.verify.checks.context import Context
 from autofn.verify.leaves import DeviceLeaves
@@ -71,3 +76,30 @@ def test_tensors_keep_their_place_in_memory(context: Context) -> None:
     assert copy.stride() == inside.stride() == (1, 20)
     assert copy.storage_offset() == 3
     assert torch.equal(copy, inside)
+
+
+@formula
+def ratio_nll(x, y):
+    """Undefined where x < y, and its gradient's expression not."""
+    return sympy.log(x - y)
+
+
+def test_nothing_is_asked_of_gradients_outside_the_domain(tmp_path: Path) -> None:
+    write(generate(ratio_nll.definition, search=False), tmp_path / "ratio_nll")
+    job = make_job(ratio_nll.definition, str(tmp_path / "ratio_nll"), "quick")
+    context = Context(Subject(job), job)
+    leaves = DeviceLeaves(context.subject.op, device="cpu")
+
+    def backward(needs: Any, grads: Any, saved: Any, values: Any, likes: Any) -> Any:
+        """NaN by a rounding there, or all is a thousandth greater here."""
+        x, y = saved
+        grad = torch.where(x > y, factor * grads[0], torch.nan)
+        return leaves.backward(needs, (grad,), saved, values, likes)
+
+    for factor in (1.0, 1.001):
+        kernels = lambda: context.subject.leaves(leaves.forward, backward, None)  # noqa: E731
+        if factor == 1.0:
+            agreement.agreement(context, kernels)
+        else:
+            with pytest.raises(Mismatch, match="gradient of x"):
+                agreement.agreement(context, kernels)

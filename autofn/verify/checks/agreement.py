@@ -201,6 +201,7 @@ def _compare(
             raise Mismatch(f"{name}: expected {short(theirs.dtype)}, got {short(mine.dtype)}")
         size = theirs.detach().double().abs()
         scale = terms.get(name, size)
+        theirs = theirs.detach().masked_fill(scale.isnan(), math.nan)
         tolerance = ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * EPS[theirs.dtype] * size
         tolerance = tolerance + 4 * TINY[theirs.dtype]
         if moved and name in moved:
@@ -215,7 +216,11 @@ def _compare(
 
 
 def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
-    """Per leaf, the sum of the absolute terms of its gradient, in the leaf's shape."""
+    """Per leaf, the sum of the absolute terms of its gradient, in the leaf's shape.
+
+    NaN where one is of a point outside the formula's domain: what the derivative's expression has
+    there, rounding decides.
+    """
     subject = context.subject
     everything = subject.values(values)
     shape = subject.apply(values)[0].shape
@@ -226,13 +231,15 @@ def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
     ]
     outputs = subject.op.forward_leaf(tensors, everything)
     ones = [torch.full_like(output, 1.5) for output in outputs]
+    undefined = torch.stack([output.isnan() for output in outputs]).any(0)
     found = subject.leaf_gradients(tensors, everything, outputs, ones)
     terms: dict[str, Tensor] = {}
     for name in context.given(values):
         grad = found[name]
         if grad is not None:
             kind, dim = context.job.signature.kinds[name]
-            terms[f"gradient of {name}"] = _summed_to(grad.abs(), values[name].shape, kind, dim)
+            size = grad.abs().masked_fill(undefined, math.nan)
+            terms[f"gradient of {name}"] = _summed_to(size, values[name].shape, kind, dim)
     return terms
 
 
