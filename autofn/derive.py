@@ -26,6 +26,7 @@ from sympy import (
     Symbol,
 )
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.compact import compact, elementary
 from autofn.errors import FormulaError
@@ -51,11 +52,13 @@ class Differentiator:
     """Partial derivatives with the gradient conventions of PyTorch at kinks.
 
     `variables` are all symbols that take a gradient: what does not depend on them is "something
-    without a gradient" in a tie of Max or Min. Never a DiracDelta, never a Derivative.
+    without a gradient" in a tie of Max or Min. Never a DiracDelta, never a Derivative. `scales` are
+    parameters that are hardly ever 0.
     """
 
-    def __init__(self, variables: Iterable[Symbol]):
+    def __init__(self, variables: Iterable[Symbol], scales: Iterable[Symbol] = ()):
         self._variables = frozenset(variables)
+        self._scales = frozenset(scales)
         self._seen: dict[tuple[Basic, Symbol], Expr] = {}
 
     def __call__(self, expr: Expr, symbol: Symbol) -> Expr:
@@ -78,6 +81,10 @@ class Differentiator:
                 if by != 0:
                     terms.append(Mul(by, *(f for j, f in enumerate(expr.args) if j != i)))
             return Add(*terms)
+        if isinstance(expr, Pow | heads.power):
+            times = self._times(expr, symbol)
+            if times is not None:
+                return times * expr.args[1] * expr / symbol
         if isinstance(expr, Pow):
             base, exponent = expr.args  # a number: others are heads by now
             return exponent * base ** (exponent - 1) * self(base, symbol)
@@ -103,6 +110,22 @@ class Differentiator:
                 if by != 0:
                     terms.append(partial * by)
         return Add(*terms)
+
+    def _times(self, power: Expr, symbol: Symbol) -> Expr | None:
+        """k where a power's base is v * symbol**k, and its derivative is k/symbol times itself.
+
+        So it is where v may be 0 and the symbol not, a divisor or a scale: v times the power less
+        1 is 0 times infinity there.
+        """
+        base, exponent = power.args
+        if not isinstance(base, Mul) or symbol in trees.symbols(exponent):
+            return None
+        rest, factor = base.as_independent(symbol, as_Add=False)
+        of, k = factor.as_base_exp()
+        if of != symbol or not k.is_Rational or not rest.free_symbols:
+            return None
+        vanishes = exponent.is_Rational is not True or exponent < 1
+        return k if k < 0 or (vanishes and symbol in self._scales) else None
 
 
 def _piecewise(*branches: tuple[Expr, Basic]) -> Expr:
@@ -216,7 +239,7 @@ def derive(definition: Definition, variant: Variant) -> Derivation:
         jvp = transposed(vjp, grads, tangents, parameters_of(definition))
         return Derivation(variables, grads, tangents, forward, vjp, jvp, own=True)
     parameters = parameters_of(definition)
-    d = Differentiator((*variables, *grads))
+    d = Differentiator((*variables, *grads), scales_of(definition))
     jacobian = [[_tidied(d(y, x), parameters) for x in variables] for y in forward]
     vjp = tuple(
         compact(Add(*(g * row[i] for g, row in zip(grads, jacobian, strict=True))))
@@ -237,6 +260,16 @@ def parameters_of(definition: Definition) -> frozenset[Symbol]:
     )
 
 
+def scales_of(definition: Definition) -> frozenset[Symbol]:
+    """The parameters with a default that is not 0: what they scale is 0 before they are."""
+    return frozenset(
+        leaf.symbol
+        for leaf in definition.leaves
+        if leaf.symbol and leaf.kind not in TENSORS
+        if isinstance(leaf.parameter.default, float | int) and leaf.parameter.default != 0
+    )
+
+
 def _prepared(expr: Expr, definition: Definition) -> Expr:
     try:
         parameters = parameters_of(definition)
@@ -252,9 +285,10 @@ def second_order(
     inputs: tuple[Symbol, ...],
     directions: tuple[Symbol, ...],
     parameters: frozenset[Symbol] = frozenset(),
+    scales: frozenset[Symbol] = frozenset(),
 ) -> tuple[Term, ...]:
     """The vjp of a vjp: output k is the gradient of sum(directions * vjp) by `inputs[k]`."""
-    d = Differentiator((*inputs, *directions))
+    d = Differentiator((*inputs, *directions), scales)
     return _terms(
         (k, i, direction * _tidied(d(entry, each), parameters))
         for k, each in enumerate(inputs)
@@ -268,9 +302,10 @@ def pushed_forward(
     inputs: tuple[Symbol, ...],
     tangents: tuple[Symbol, ...],
     parameters: frozenset[Symbol] = frozenset(),
+    scales: frozenset[Symbol] = frozenset(),
 ) -> tuple[Term, ...]:
     """The jvp of `values`: output k is the tangent of `values[k]`."""
-    d = Differentiator((*inputs, *tangents))
+    d = Differentiator((*inputs, *tangents), scales)
     return _terms(
         (k, i, t * _tidied(d(entry, each), parameters))
         for k, entry in enumerate(values)

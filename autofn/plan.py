@@ -22,6 +22,7 @@ from autofn.derive import (
     direction,
     parameters_of,
     pushed_forward,
+    scales_of,
     second_order,
 )
 from autofn.errors import FormulaError
@@ -268,11 +269,11 @@ def _variant(
             _results(derivation.jvp, outputs, tangents),
         )
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
-    parameters = parameters_of(definition)
+    known = parameters_of(definition), scales_of(definition)
     moving = tuple(symbol for symbol, _ in tangents)
     seconds = tuple(
         dataclasses.replace(each, expr=_by_cotangent(each.expr, derivation, frozenset(moving)))
-        for each in second_order(vjp, symbols, moving, parameters)
+        for each in second_order(vjp, symbols, moving, *known)
     )
     double_results = _results(
         seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True
@@ -336,7 +337,7 @@ def _variant(
         [*pushed, *vjp_inputs, *numbers],
         fixed,
         _results(
-            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), parameters),
+            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), *known),
             tuple(leaf.name for leaf in present),
             pushed,
             like=True,

@@ -93,7 +93,7 @@ def test_log_of_a_sum_that_may_be_negative_stays() -> None:
 
 
 def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) -> float:
-    d = Differentiator([x, y, z])
+    d = Differentiator([x, y, z], scales=[z])
     return float(d(recognise(expr), by).xreplace(at).doit().evalf())
 
 
@@ -126,6 +126,11 @@ def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) ->
         (x**n, {x: 0, n: 0}, x, 0),  # as torch.pow
         (x**n, {x: -2, n: 3}, x, 12),
         (x**y, {x: 0, y: 2}, y, 0),
+        ((x / y) ** a, {x: 0, y: 2, a: sympy.S.Half}, y, 0),  # not 0 * inf
+        (sqrt(x / y**2), {x: 0, y: 2}, y, 0),
+        ((x / y) ** y, {x: 2, y: 2}, y, -1),
+        ((z * x) ** a, {x: 0, z: 2, a: sympy.S.Half}, z, 0),  # z is a scale
+        (sqrt(z * x), {x: 0, z: 2}, z, 0),
         (Max(x, 0) + Min(0, exp(x) - 1), {x: 0}, x, 1),  # CELU is smooth there
         (Max(x, 0) - x * y + log(1 + exp(-Abs(x))), {x: 0, y: 0.25}, x, 0.25),
     ],
