@@ -339,3 +339,30 @@ def test_the_gradient_of_each_output_is_looked_at_alone() -> None:
     at = {"grad_out0": 0.0, "grad_out1": 1.0, "x": 0.12160826474428177, "y": -10.383938789367676}
     for got, true in zip(simulated(backward, at), exact(backward, at), strict=True):
         assert abs(got - true) <= 8 * mp.mpf(2) ** (mp.mag(true) - 24)
+
+
+def test_a_limit_that_another_tensor_decides_is_no_constant() -> None:
+    """Of deep water's waves the frequency's slope by k: not that of k = 1."""
+
+    @formula(domain={name: sympy.Interval.open(0, sympy.oo) for name in "kh"})
+    def wave(k, h, g: float = 9.81):
+        return sqrt((g * k + k**3 / 9) * tanh(k * h))
+
+    (variant,) = plan(wave.definition, search=("backward",)).variants
+    at = {"grad": 1.0, "k": 4.0, "h": math.inf, "g": 9.81}
+    by_k, by_h = simulated(variant.kernels["backward"], at)
+    assert by_k == pytest.approx((9.81 + 16 / 3) / 2 / math.sqrt(39.24 + 64 / 9), rel=1e-6)
+    assert by_h == 0
+
+
+def test_what_is_tried_again_in_double_is_not_taken_for_0_before() -> None:
+    """A gate's rate, where exp(-x/10) overflows in single precision alone and n is not 0."""
+
+    @formula
+    def rate(v, n):
+        opens = (v + 55) / (1 - exp(-(v + 55) / 10)) / 100
+        return opens * (1 - n) - n * exp(-(v + 65) / 80) / 8
+
+    (variant,) = plan(rate.definition, search=("forward",)).variants
+    (value,) = simulated(variant.kernels["forward"], {"v": -1000.0, "n": 0.3})
+    assert value == pytest.approx(-0.3 * math.exp(935 / 80) / 8, rel=1e-6)

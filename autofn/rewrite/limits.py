@@ -43,16 +43,19 @@ BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
 
-TRIED_AGAIN = 700.0
-"""Where exponentials overflow in double: before, what is NaN in single precision is tried again."""
+TRIED_AGAIN = (700.0, 1e4, 1e7)
+"""Where exponentials overflow in double: before, what is NaN in single precision is tried again.
+Farther out for those of a fraction of a tensor."""
 
 VANISHED = 1e-15
 """What is less, at the nearer points already, and goes on falling, goes to 0."""
 
-OTHERS = ((1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0))
+OTHERS = (
+    (1.0, 1.0, 0.0), (-0.7, 1.25, 0.4), (2.6, -0.7, -0.3), (0.0, 1.0, 0.0), (0.31, 1.0, 0.0),
+)  # fmt: skip
 """Settings of all else, if there is any: of tensors, each 1.37 times the one before; a factor and a
 summand of the defaults of numbers and parameters. A limit is the same in all of them in which the
-formula has a value."""
+formula has a value, two at least if there are several tensors."""
 
 LARGE = (3.4028234663852886e38, 2.0**60, 2.0**40)
 """What may stand for infinity: the largest number of single precision, and such as have finite
@@ -86,12 +89,13 @@ class Limits:
             for name in tensors
         }
         self._tensors = [name for name, signs in self._signs.items() if signs]
+        self._several = len(tensors) > 1
         self._known = {*(leaf.name for leaf in leaves), *cotangents}
         self._differentiable = [leaf.name for leaf in definition.differentiable]
 
         def setting(value: float, factor: float, more: float) -> Point:
             return {
-                leaf.name: value
+                leaf.name: value * 1.37 ** tensors.index(leaf.name)
                 if leaf.name in tensors
                 else factor * given.get(leaf.name, 1) + more
                 for leaf in leaves
@@ -125,17 +129,37 @@ class Limits:
         rescue: bool = True,
         at_defaults: bool = False,
     ) -> Program:
-        """A program of one tensor with limits that depend on numbers or parameters.
+        """A program with limits that depend on numbers or parameters, or on other tensors.
 
         exp(-k*x)/x is infinite at one end and 0 at the other, as k has it: an infinite tensor is
         a large number there, where that is right in more settings, if need be in double. rescue:
-        whether it may be. at_defaults: only where a limit is missed at default values.
+        whether it may be. at_defaults: only where a limit is missed at default values. Of several
+        tensors neither, and infinite limits are left alone.
         """
-        if not {each.name for each in program.inputs} <= self._known or len(self._tensors) != 1:
+        if not {each.name for each in program.inputs} <= self._known:
             return program
-        (name,) = self._tensors
-        if name not in program.used():
-            return program
+        for name in self._tensors:
+            if name in program.used():
+                program = self._inside(
+                    program,
+                    reference,
+                    evaluated,
+                    name,
+                    rescue=rescue and not self._several,
+                    at_defaults=at_defaults or self._several,
+                )
+        return program
+
+    def _inside(
+        self,
+        program: Program,
+        reference: Program,
+        evaluated: Evaluation,
+        name: str,
+        *,
+        rescue: bool,
+        at_defaults: bool,
+    ) -> Program:
         wanted = [
             [(point, _limits(reference, point, name, sign)) for point in self._at(name, sign)]
             for sign in self._signs[name]
@@ -143,7 +167,10 @@ class Limits:
 
         def missed(of: Program, settings: slice = slice(None)) -> int:
             return sum(
-                limit is not None and limit is not S.NaN and _misses(value, limit)
+                limit is not None
+                and (limit.is_finite or not self._several)
+                and limit is not S.NaN
+                and _misses(value, limit)
                 for side in wanted
                 for point, limits in side[settings]
                 for value, limit in zip(evaluated(of, point), limits, strict=True)
@@ -171,7 +198,7 @@ class Limits:
         if not {each.name for each in program.inputs} <= self._known.union(directions):
             return program  # in saved outputs
         again = program.arithmetic in ("rescued", "wary")
-        edge = Float(TRIED_AGAIN if again else EDGES[0])
+        edges = TRIED_AGAIN if again else EDGES[:1]
         # Between these, a limit that is selected from EDGES[2] on leaves NaN.
         far = (*((720.0, 900.0) if again else ()), *BEYOND)
         for name in self._tensors:
@@ -179,21 +206,56 @@ class Limits:
                 low, high = (
                     self._vanished(program, reference, name, sign, far) for sign in (-1, 1)
                 )
-                grown = _Grown(program)
-                outputs = []
-                for k, output in enumerate(program.outputs):
-                    node = output.node
-                    if node is not None and (k in low or k in high):
-                        side = "both" if k in low and k in high else "le" if k in low else "ge"
-                        # What else it is of: other inputs may be absent.
-                        own = _inputs_of(program, node)
-                        beside = [n for n in self._differentiable if n != name and n in own]
-                        zero = grown.plus_zeros(grown.constant(S.Zero), beside)
-                        beyond = grown.is_beyond(name, side, edge)
-                        node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
-                    outputs.append(replace(output, node=node))
-                program = grown.program(outputs)
+                for edge in edges:
+                    made = self._zeroed(program, name, low, high, Float(edge))
+                    if not self._is_spoilt(program, made, reference, name, far):
+                        program = made
+                        break
         return program
+
+    def _zeroed(
+        self, program: Program, name: str, low: set[int], high: set[int], edge: Expr
+    ) -> Program:
+        """The program with these outputs 0 where they are NaN beyond an edge on a side."""
+        grown = _Grown(program)
+        outputs = []
+        for k, output in enumerate(program.outputs):
+            node = output.node
+            if node is not None and (k in low or k in high):
+                side = "both" if k in low and k in high else "le" if k in low else "ge"
+                # What else it is of: other inputs may be absent.
+                own = _inputs_of(program, node)
+                beside = [n for n in self._differentiable if n != name and n in own]
+                zero = grown.plus_zeros(grown.constant(S.Zero), beside)
+                beyond = grown.is_beyond(name, side, edge)
+                node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
+            outputs.append(replace(output, node=node))
+        return grown.program(outputs)
+
+    def _far_out(self, program: Program, name: str, sizes: Sequence[float]) -> list[Point]:
+        others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
+        settings = [*self._at_defaults, *self._settings]
+        return [{**others, **each, name: far} for each in settings for far in sizes]
+
+    def _is_spoilt(
+        self, old: Program, new: Program, reference: Program, name: str, sizes: Sequence[float]
+    ) -> bool:
+        """Whether a result is 0 now that was not, though it is not 0 in truth: it was NaN in single
+        precision, and tried again in double.
+        """
+        if old.nodes == new.nodes or old.arithmetic == "single":
+            return False
+        points = self._far_out(old, name, [sign * far for far in sizes for sign in (-1, 1)])
+        before, after = (in_single(p, columns(points, [0] * len(points))) for p in (old, new))
+        return any(
+            was is not None
+            and now is not None
+            and not isnan(was[k])
+            and now[k] == 0 != was[k]
+            and bool(abs(exact(reference, point)[number]) > VANISHING)
+            for number, (was, now) in enumerate(zip(before, after, strict=True))
+            for k, point in enumerate(points)
+        )
 
     def _vanished(
         self, program: Program, reference: Program, name: str, sign: int, sizes: Sequence[float]
@@ -201,9 +263,7 @@ class Limits:
         """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
         if sign not in self._signs[name]:
             return set()
-        others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
-        settings = [*self._at_defaults, *self._settings]
-        points = [{**others, **each, name: sign * far} for each in settings for far in sizes]
+        points = self._far_out(program, name, [sign * far for far in sizes])
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
         seen: set[tuple[int, int]] = set()
@@ -248,7 +308,7 @@ class Limits:
             limits.append(list(zip(*of_each, strict=True)))
         found: list[_Combination | None] = []
         for k in range(len(program.outputs)):
-            known = _same([at[k] for at in limits], finite=len(self._tensors) > 1)
+            known = _same([at[k] for at in limits], several=self._several)
             missed = known is not None and any(
                 S.NaN not in at[k] and _misses(row[k], Add(*at[k]))
                 for row, at in zip(got, limits, strict=True)
@@ -506,14 +566,18 @@ def _are_same(limits: Sequence[Expr | None], others: Sequence[Expr | None]) -> b
     )
 
 
-def _same(settings: Sequence[Sequence[Expr | None]], *, finite: bool) -> list[Expr] | None:
-    """The limits per direction, if they are the same in all settings that have a value."""
+def _same(settings: Sequence[Sequence[Expr | None]], *, several: bool) -> list[Expr] | None:
+    """The limits per direction, if they are the same in all settings that have a value.
+
+    several: tensors, of which one other setting at least has to tell; infinities are left alone.
+    """
     first, *others = settings
-    known = [each for each in first if each is not None and (each.is_finite or not finite)]
+    known = [each for each in first if each is not None and (each.is_finite or not several)]
     if len(known) < len(first) or S.NaN in first:
         return None
-    same = all(S.NaN in other or _are_same(first, other) for other in others)
-    return known if same else None
+    telling = [other for other in others if S.NaN not in other]
+    enough = bool(telling) or not several
+    return known if enough and all(_are_same(first, other) for other in telling) else None
 
 
 class _Grown:

@@ -542,6 +542,14 @@ def _tanh_less_logcosh(u: Expr) -> Expr:
     return Piecewise((far, Abs(u) > 1), (some * tanh(some) - logcosh(some), True), evaluate=False)
 
 
+def _log1p_less_share(u: Expr, v: Expr) -> Expr:
+    """log(1 + u/v) - u/(u + v), which is the half of (u/v)**2 near 0."""
+    share = u / (u + v)
+    # Marked as done by its bound.
+    far = log1p(Max(u / v, 1)) - share
+    return Piecewise((-log1pmx(-share), u / v < 1), (far, True), evaluate=False)
+
+
 def _softplus_less_softplus(u: Expr, v: Expr) -> Expr:
     # Marked in the same way.
     far = softplus(Max(u, -_NOTHING)) - softplus(v)
@@ -592,6 +600,10 @@ SUMS = (
     Rule("exp - 1 - u of a bounded u", expm1(Min(U, V)) - U, expm1mx(Min(U, V)) - Max(U - V, 0),
          _CANCELS, "Loader's log1pmx", {U: -1.3e-4, V: 0.7}, alone=U),
     Rule("log(1 + u) - u", log1p(U) - U, log1pmx(U), _CANCELS, "Loader's log1pmx", {U: 1.3e-4}),
+    Rule("log(1 + u) - u/(1 + u)", log1p(U) - U / (1 + U), _log1p_less_share(U, S.One),
+         _CANCELS, "Loader's log1pmx", {U: 1.3e-4}),
+    Rule("log(1 + u/v) - u/(u + v)", log1p(U / V) - U / (U + V), _log1p_less_share(U, V),
+         _CANCELS, "Loader's log1pmx", {U: 1.3e-4, V: 0.7}),
     Rule("power of 1 + u, less 1", power(1 + U, V) - 1, pow1pm1(U, V),
          _CANCELS, "Boost's powm1", {U: 1.3e-6, V: 0.7}),
     Rule("known power of 1 + u, less 1", (1 + U) ** V - 1, pow1pm1(U, V),
