@@ -19,6 +19,7 @@ from autofn.model import (
     Definition,
     Options,
 )
+from autofn.signature import RESERVED_PARAMETERS
 from autofn.trace import as_expr, trace
 
 if TYPE_CHECKING:
@@ -154,6 +155,12 @@ class Formula:
             if not each.isidentifier() or keyword.iskeyword(each):
                 raise FormulaError(
                     f"symbol {each!r} is no Python identifier", where=where, remedy="rename it"
+                )
+            if each in RESERVED_PARAMETERS:
+                raise FormulaError(
+                    f"{each!r} is an argument that the generated module has already",
+                    where=where,
+                    remedy=f"rename it, {each}_ say",
                 )
         tensors = sorted(names - set(params))
 

@@ -51,12 +51,13 @@ class Drift:
 
     `detail` is a unified diff of an edited file, else a sentence. A `version` drift stands for
     all others of its package: it was made by another autofn or SymPy. A file of kind `hash` is of
-    another formula, and has nothing that tells but the formula's hash.
+    another formula, and has nothing that tells but the formula's hash. A `source` drift stands for
+    all others too: it is another file's.
     """
 
     package: str
     path: str
-    kind: Literal["missing", "edited", "hash", "stale", "version"]
+    kind: Literal["missing", "edited", "hash", "stale", "version", "source"]
     detail: str
 
 
@@ -136,6 +137,9 @@ def _differences(package: Package, folder: Path) -> list[Drift]:
         Drift(name, path, "stale", f"{folder / path} is generated no longer")
         for path in _stale(package, folder, manifest)
     ]
+    other = _other_source(package, folder)
+    if drifts and other:
+        return [Drift(name, MANIFEST, "source", other)]
     versions = _versions(package, manifest)
     if drifts and versions:
         return [Drift(name, MANIFEST, "version", versions)]
@@ -317,13 +321,22 @@ def _folder(name: str, root: Path) -> Path:
     return (root / name).resolve()
 
 
-def _check_source(package: Package, folder: Path, force: bool) -> None:
+OTHER_SOURCE = "rename the formula, choose another -o DIR, or replace it with --force"
+"""What to do about a package that another file's formula gave."""
+
+
+def _other_source(package: Package, folder: Path) -> str | None:
+    """A sentence, where another file's formula made the package in the folder."""
     source = _made_from(folder, package)
-    if source is not None and source != package.source and not force:
-        raise UsageError(
-            f"{folder} was generated from {source}, not from {package.source}",
-            remedy="rename the formula, choose another -o DIR, or replace it with --force",
-        )
+    if source is None or source == package.source:
+        return None
+    return f"{folder} was generated from {source}, not from {package.source}"
+
+
+def _check_source(package: Package, folder: Path, force: bool) -> None:
+    other = _other_source(package, folder)
+    if other is not None and not force:
+        raise UsageError(other, remedy=OTHER_SOURCE)
 
 
 def _planned(package: Package, folder: Path) -> _Plan:

@@ -7,8 +7,8 @@ import inspect
 import linecache
 import re
 import textwrap
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, cast
 
 from autofn.errors import Location
 
@@ -102,6 +102,51 @@ def of_truth(body: Callable[..., Any], names: frozenset[str]) -> Location | None
             if _is_arithmetic(each, names):
                 return _place(each, where.file, start, indent)
     return None
+
+
+def of_equality(body: Callable[..., Any], names: frozenset[str]) -> Location | None:
+    """Where arithmetic of such names is asked what it equals: `x == 0`, `n in (1, 2)`, `d.get(n)`.
+
+    Local names that stand for arithmetic, or for a SymPy function of it, count as well.
+    """
+    where = of_definition(body)
+    nodes = _nodes(body)
+    known = set(names)
+    given = getattr(body, "__globals__", {})
+    for node, _, _ in nodes:
+        if isinstance(node, ast.Assign) and len(node.targets) == 1:
+            target = node.targets[0]
+            if isinstance(target, ast.Name) and _is_symbolic(node.value, known, given):
+                known.add(target.id)
+    for node, start, indent in nodes:
+        asked: list[ast.expr] = []
+        if isinstance(node, ast.Compare):
+            if any(isinstance(op, ast.Eq | ast.NotEq) for op in node.ops):
+                asked = [node.left, *node.comparators]
+            elif any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+                asked = [node.left]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            asked = node.args[:1] if node.func.attr == "get" else []
+        if any(_is_symbolic(each, known, given) for each in asked):
+            return _place(cast(ast.expr, node), where.file, start, indent)
+    return None
+
+
+def _is_symbolic(node: ast.expr, names: Collection[str], given: Mapping[str, Any]) -> bool:
+    """Whether it is an expression in such names, arithmetic or a SymPy function called by name."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return f"{node.value.id}.{node.attr}" in names
+    if isinstance(node, ast.BinOp):
+        return any(_is_symbolic(each, names, given) for each in (node.left, node.right))
+    if isinstance(node, ast.UnaryOp):
+        return _is_symbolic(node.operand, names, given)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        made_by = getattr(given.get(node.func.id), "__module__", None) or ""
+        of_sympy = made_by.split(".")[0] == "sympy"
+        return of_sympy and any(_is_symbolic(each, names, given) for each in node.args)
+    return False
 
 
 def _is_arithmetic(node: ast.expr, names: frozenset[str]) -> bool:

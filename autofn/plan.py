@@ -146,8 +146,8 @@ class Plan:
 
 
 def direction_name(name: str) -> str:
-    """The tangent or second cotangent of a value, as generated code calls it."""
-    return f"d_{name}"
+    """The tangent or second cotangent of a value: no leaf has a name like it."""
+    return f"_d_{name}"
 
 
 def plan(definition: Definition, *, search: Container[Pass] = PASSES) -> Plan:

@@ -54,10 +54,11 @@ def trace(formula: Formula) -> Definition:
             remedy=f"parameters are: {', '.join(leaf.name for leaf in leaves)}",
         )
     if not any(leaf.kind is Kind.TENSOR for leaf in leaves):
+        first = leaves[0].name if leaves and leaves[0].path == leaves[0].name else "x"
         raise FormulaError(
             f"{name} has no tensor that is always given",
             where=where,
-            remedy="its first parameter is a tensor: `x`",
+            remedy=f"its first parameter is a tensor, without a default: `{first}`",
         )
     axes = [
         [(leaf.name, value) for value in _choices_of(leaf)]
@@ -152,6 +153,15 @@ def _check_truth(formula: Formula, leaves: tuple[Leaf, ...]) -> None:
             "is written",
             where=where,
             remedy="compare it, in Piecewise or And: And(x > 0, y > 0)",
+        )
+    where = places.of_equality(formula.body, always)
+    if where is not None:
+        raise FormulaError(
+            f"{places.text_at(where)} is decided when the formula is written, and a symbol equals "
+            "only itself",
+            where=where,
+            remedy="write Piecewise((value, Eq(n, 0)), (other, True)); what is to select code is a "
+            'choice: `mode: Literal["a", "b"]`',
         )
 
 

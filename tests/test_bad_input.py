@@ -116,6 +116,12 @@ BODIES = {
     "underscore": ("def f(_x): return _x", 5, "'_x' starts with an underscore"),
     "reserved": ("def f(x, device: float = 1.0): return x", 5, "'device'"),
     "truth value": ("def f(x):\n    return x if x > 0 else 0", 6, "Piecewise"),
+    "equality": ("def f(x, n: int = 2):\n    return x if n == 0 else x**n", 6, "n == 0 is decided"),
+    "equality of what came of it": (
+        "def f(x):\n    t = log(x)\n    if t != 0: return x / t\n    return x",
+        7,
+        "t != 0 is decided",
+    ),
     "math.exp": ("def f(x):\n    import math\n    return math.exp(x)", 7, "from sympy import"),
     "exception": ("def f(x):\n    y = [x]\n    return y[1]", 7, "f raised IndexError"),
     "recursion": ("def f(x):\n    return g(x)\ndef g(x):\n    return f(x)", 5, "f recurses"),

@@ -341,6 +341,11 @@ def test_another_source_needs_force(write, here: Path) -> None:
     refused = call("gen", "b.py", "--no-verify")
     assert refused.exit_code == 2
     assert "--force" in refused.stderr
+    drift = call("gen", "b.py", "--check")
+    assert drift.exit_code == 1
+    assert "source: generated/f was generated from a.py, not from b.py" in drift.stdout
+    assert "it was generated from another file" in drift.stderr
+    assert "replace it with --force" in drift.stderr
     assert call("gen", "b.py", "--no-verify", "--force").exit_code == 0
 
 

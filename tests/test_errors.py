@@ -249,6 +249,13 @@ def test_what_newcomers_write_in_place_of_sympy(body: str, what: str, remedy: st
         ("x and 2 * slope", "x", "compare it, in Piecewise or And: And(x > 0, y > 0)"),
         ("slope if -x + 1 else x", "-x + 1", "compare it, in Piecewise or And"),
         ("not x * slope", "x * slope", "compare it"),
+        (
+            "x if slope == 0 else 2",
+            "slope == 0",
+            "write Piecewise((value, Eq(n, 0)), (other, True))",
+        ),
+        ("x if 2 * slope in (0, 1) else 2", "2 * slope in (0, 1)", "write Piecewise"),
+        ("{1: x}.get(slope, 2 * x)", "{1: x}.get(slope, 2 * x)", "write Piecewise"),
     ],
 )
 def test_the_part_of_a_line_that_is_meant(body: str, under: str, remedy: str) -> None:

@@ -126,7 +126,7 @@ def test_a_first_try_is_not_finite_or_right() -> None:
         if program.first is None:
             continue
         for k in range(-200, 201):
-            point = {"x": k / 3, "grad": 1.0, "d_x": 1.0}
+            point = {"x": k / 3, "grad": 1.0, "_d_x": 1.0}
             for got, want in zip(
                 simulated(program, point), simulated(_alone(program), point), strict=True
             ):

@@ -15,6 +15,7 @@ import torch
 from autofn import Formula, formula
 from autofn.load import load_file
 from autofn.names import Namer, attribute_name, cpp_name, python_name
+from autofn.package import write
 from autofn.pipeline import generate
 
 
@@ -66,6 +67,10 @@ def torch(ctx, double, β, INFINITY: Learnable = 0.5, self: PerChannel = 0.25, g
 @formula
 def nn(x, T, std: float = 1.0, N: int = 3, out: float = 2.0, v0: float = 1.5):
     return {"values": x * T + std, "float": x**N, "T_": out * x + v0 * (x + T)**2 * (x + T)}
+
+@formula
+def derived(x, d_x, d_x_, grad_x, d_grad, n, n_):
+    return x**2 * d_x * d_x_ * grad_x * d_grad * n * n_
 """
 
 
@@ -120,9 +125,17 @@ def test_outputs_may_have_any_name(hostile: Path) -> None:
     torch.testing.assert_close(result.T_, 2 * x + 1.5 * (x + t) ** 3)
 
 
+def test_parameters_may_have_the_names_of_tangents(hostile: Path) -> None:
+    package = imported(hostile, "derived")
+    inputs = tuple(torch.rand(2, dtype=torch.float64, requires_grad=True) for _ in range(7))
+    apply = package.DerivedFunction.apply
+    assert torch.autograd.gradcheck(apply, inputs, check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(apply, inputs)
+
+
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")
 def test_the_header_compiles_with_hostile_names(hostile: Path) -> None:
-    for name in ("torch", "nn"):
+    for name in ("torch", "nn", "derived"):
         main = hostile / f"{name}.cpp"
         main.write_text(f'#include "{name}/maths.h"\nint main() {{}}\n')
         command = ["g++", "-std=c++17", "-fsyntax-only", "-Wall", "-Werror", str(main)]
@@ -157,3 +170,17 @@ def test_from_expr_takes_symbols_in_alphabetical_order() -> None:
     b, x, a = sympy.symbols("b x a")
     made = Formula.from_expr(x * b + a, "affine", {"a": 2.0}).definition
     assert [leaf.name for leaf in made.leaves] == ["b", "x", "a"]
+
+
+def test_an_int_is_no_fraction(tmp_path: Path) -> None:
+    @formula
+    def raised(x, n: int = 2):  # type: ignore[no-untyped-def]
+        return x**n
+
+    package = generate(raised.definition, search=False)
+    write(package, tmp_path / "raised")
+    made = imported(tmp_path, "raised")
+    x = torch.tensor([-2.0, 3.0])
+    assert made.raised(x, 3).tolist() == made.raised(x, 3.0).tolist() == [-8.0, 27.0]
+    with pytest.raises(ValueError, match=r"^raised: n is an int, not 2\.5$"):
+        made.raised(x, 2.5)

@@ -321,7 +321,7 @@ def test_a_cotangent_of_zero_adds_nothing_where_its_slope_overflows() -> None:
     at = {"grad_out0": 0.0, "grad_out1": 2.0, "x": 1000.0, "y": 3.0}
     assert simulated(variant.kernels["backward"], at) == [6, 2000]
     double = variant.kernels["double_backward"]
-    found = zip(double.outputs, simulated(double, at | {"d_x": 1.0, "d_y": 0.0}), strict=True)
+    found = zip(double.outputs, simulated(double, at | {"_d_x": 1.0, "_d_y": 0.0}), strict=True)
     got = {output.name: value for output, value in found}
     assert got["x"] == 0 and got["y"] == 2
 

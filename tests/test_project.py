@@ -195,6 +195,15 @@ def test_commands_without_files(here: Path, monkeypatch) -> None:
     assert call("new", "other").stdout.startswith("wrote other.py")
 
 
+def test_a_new_formula_beside_those_that_are_listed(here: Path) -> None:
+    table('sources = ["gate.py"]')
+    assert len(call("new", "gate").stdout.splitlines()) == 1
+    _, note = call("new", "other").stdout.splitlines()
+    assert note.endswith("add 'other.py' to `sources` in [tool.autofn] of pyproject.toml")
+    table('sources = ["."]')
+    assert len(call("new", "third").stdout.splitlines()) == 1
+
+
 def test_a_file_that_is_named_goes_to_the_projects_output(here: Path) -> None:
     table('output = "out"')
     Path("f.py").write_text(FORMULA.format(name="f"))

@@ -16,6 +16,7 @@ import sympy
 from sympy import S, oo
 
 from autofn.backends.text import ATOM, Dialect, Text, render
+from autofn.names import Namer
 from autofn.ops import CPP_HELPERS, DOUBLE_DOUBLE, OPS, WAVES
 from autofn.plan import Kernel
 from autofn.program import Node, Program
@@ -314,12 +315,17 @@ def _in_double(kernel: Kernel, program: Program, single: str) -> list[str]:
     args = [operand.cname for operand in kernel.inputs]
     if len(kernel.outputs) == 1:
         return wrapped(f"return T({call}(", args, "));", 2).splitlines()
-    results = [f"{operand.cname}_" for operand in kernel.outputs]
+    results = _results_in_double(kernel)
     return [
         wrapped("double ", results, ";", 2),
         wrapped(f"{call}(", args + results, ");", 2),
         *(f"  {o.cname} = T({r});" for o, r in zip(kernel.outputs, results, strict=True)),
     ]
+
+
+def _results_in_double(kernel: Kernel) -> list[str]:
+    namer = Namer(operand.cname for operand in (*kernel.inputs, *kernel.outputs))
+    return [namer(f"{operand.cname}_") for operand in kernel.outputs]
 
 
 def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
@@ -334,7 +340,7 @@ def _rescued(kernel: Kernel, program: Program, single: str) -> list[str]:
             f"  if ({doubt}({results[0]}) == T(0)) return {results[0]};",
             wrapped(f"return T({name}<double>(", args, "));", 2),
         ]
-    again = [f"{result}_" for result in results]
+    again = _results_in_double(kernel)
     return [
         wrapped(f"{once}(", args + results, ");", 2),
         *_statement("if (", f"{' + '.join(f'{doubt}({x})' for x in results)} == T(0)) return"),

@@ -326,13 +326,17 @@ def clash(outcome: Outcome, first: Source) -> FormulaError:
 
 def drifted(outcome: Outcome, output: str, drifts: Sequence[Drift]) -> DriftError:
     """The error of a package that is not what its formula gives, after its differences."""
+    from autofn.install import OTHER_SOURCE
+
     file = click.format_filename(outcome.source.where.file)
     kinds = {drift.kind for drift in drifts}
     again = f"autofn gen {file}" if output == usual_output() else f"autofn gen {file} -o {output}"
     if outcome.source.where.text is not None:  # by --expr
         again = "the same command without --check"
     remedy = f"{again} writes it; commit both"
-    if "version" in kinds:
+    if "source" in kinds:
+        why, remedy = "it was generated from another file", OTHER_SOURCE
+    elif "version" in kinds:
         why = "another version generated it"
     elif "" in {drift.path for drift in drifts}:
         why = "it was never generated"

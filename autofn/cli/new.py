@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import keyword
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -58,6 +59,16 @@ def new(name: str) -> None:
             f"{path} cannot be written: {error.strerror}", remedy="go to a folder of yours"
         ) from None
     click.echo(f"wrote {path}; next: autofn gen {path}")
+    found = project.find()
+    if found and found.root == Path.cwd() and found.sources and not _is_within(path, found.sources):
+        click.echo(
+            f"gen, --check and the hook pass over it by themselves: add {path.as_posix()!r} to "
+            "`sources` in [tool.autofn] of pyproject.toml"
+        )
+
+
+def _is_within(path: Path, sources: Iterable[str]) -> bool:
+    return any(source == path or source in path.parents for source in map(Path, sources))
 
 
 def _folder() -> Path:

@@ -107,7 +107,7 @@ def op_text(made: Plan, names: Names, kernels: tuple[Kernel, ...], header: str) 
         "backward_layout": tuple_text(["..."] * len(grads) + saved_dims),
         "backward_names": backward_names,
         "traced_names": arguments,
-        "choice_checks": _choice_checks(definition, names),
+        "checks": _checks(definition, names),
         "alike": is_alike(definition) and len(grads) == 1 and bool(active),
         "direct": direct_call(made, names, kernels),
         "direct_backward": direct_backward(made, names, kernels),
@@ -175,17 +175,25 @@ def _typing(definition: Definition) -> list[str]:
     return found
 
 
-def _choice_checks(definition: Definition, names: Names) -> list[dict[str, str]]:
+def _checks(definition: Definition, names: Names) -> list[dict[str, str]]:
+    """What choices and whole numbers may not be, and the error's text, which the value follows."""
     checks = []
     for leaf in definition.choices:
         values = leaf.parameter.values
-        checks.append(
-            {
-                "value": _value_expr(leaf, names),
-                "allowed": tuple_text([literal(v) for v in values]),
-                "message": literal(
-                    f"{definition.name}: {leaf.path} is one of {', '.join(map(repr, values))}, not "
-                ),
-            }
-        )
-    return checks
+        value = _value_expr(leaf, names)
+        what = f"is one of {', '.join(map(repr, values))}"
+        allowed = tuple_text([literal(v) for v in values])
+        checks.append((leaf, value, f"{value} not in {allowed}", what))
+    for leaf in definition.numbers:
+        if leaf.kind is Kind.INT:
+            value = _value_expr(leaf, names)
+            fraction = f"isinstance({value}, float) and not {value}.is_integer()"
+            checks.append((leaf, value, fraction, "is an int"))
+    return [
+        {
+            "value": value,
+            "fails": fails,
+            "message": literal(f"{definition.name}: {leaf.path} {what}, not "),
+        }
+        for leaf, value, fails, what in checks
+    ]
