@@ -13,10 +13,11 @@ import mpmath
 import pytest
 import sympy
 from mpmath import mp
-from sympy import Expr, Symbol, exp, log, tanh
+from sympy import Expr, Rational, Symbol, exp, log, tanh
 
 from autofn import Formula, Learnable, formula
 from autofn import functions as heads
+from autofn.derive import Differentiator
 from autofn.explain import explain
 from autofn.load import load_file
 from autofn.plan import FIRST_ORDER, plan
@@ -217,6 +218,7 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "log1p(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},
     "log1p(U) - log1p(V)": {U: x**2 + 4, V: x**2 + 2},
     "mean_any_root over a factor": {U: x, V: x, C: y + 1},
+    "power less 1, over its exponent": {U: x**2 + 4, V: y},
 }
 """What wildcards have to be for a rule to hold."""
 
@@ -672,6 +674,48 @@ def test_limits_of_several_outputs_share_what_they_can() -> None:
     nodes = variant.kernels["backward"].nodes
     assert any(node.constant == sympy.oo for node in nodes)
     assert len(set(nodes)) == len(nodes)
+
+
+def test_functions_of_a_length_have_values_and_derivatives_at_the_origin() -> None:
+    """With those of a scaled length: polynomials in its square, which SymPy differentiates."""
+    length = sympy.sqrt(x**2 + y**2)
+    for expr, value, bend in (
+        (sympy.sin(length) / length, 1, Rational(-1, 3)),
+        ((1 - sympy.cos(length)) / length**2, Rational(1, 2), Rational(-1, 12)),
+        (length / sympy.sin(length), 1, Rational(1, 3)),
+        (sympy.tanh(NUMBER * length) / length, NUMBER, -2 * NUMBER**3 / 3),
+    ):
+        found = near_zero.with_regimes(recognise(expr, frozenset({NUMBER})), frozenset({NUMBER}))
+        d = Differentiator([x, y])
+        settled = {x: 0, y: 0, NUMBER: Rational(3, 2)}
+        got = [
+            each.xreplace(settled).doit().evalf()
+            for each in (found, d(found, x), d(d(found, x), x))
+        ]
+        want = [sympy.sympify(each).xreplace(settled) for each in (value, 0, bend)]
+        assert all(abs(a - b) < 1e-14 for a, b in zip(got, want, strict=True)), (expr, got)
+
+
+def test_what_interest_and_exponents_of_0_leave() -> None:
+    @formula
+    def annuity(r, n: float = 20.0):  # type: ignore[no-untyped-def]
+        return r / (1 - (1 + r) ** (-n))
+
+    @formula(domain={"c": sympy.Interval.open(0, sympy.oo)})
+    def utility(c, g: Learnable = 2.0):  # type: ignore[no-untyped-def]
+        return (c ** (1 - g) - 1) / (1 - g)
+
+    (variant,) = plan(annuity.definition, search=()).variants
+    for r in (0.0, 1e-30, 1e-9):
+        at = {"r": r, "n": 20.0, "grad": 1.0, "_d_r": 1.0}
+        kernels = (variant.kernels[name] for name in ("forward", "backward", "double_backward"))
+        values = [simulated(each, at)[-1] for each in kernels]
+        assert [float(v) for v in values] == pytest.approx([1 / 20, 21 / 40, 133 / 40], rel=1e-5)
+    (variant,) = plan(utility.definition, search=()).variants
+    at = {"c": 2.0, "g": 1.0, "grad": 1.0}
+    assert simulated(variant.kernels["forward"], at)[0] == pytest.approx(math.log(2), rel=1e-6)
+    by_c, by_g = simulated(variant.kernels["backward"], at)
+    assert (by_c, by_g) == pytest.approx((0.5, -(math.log(2) ** 2) / 2), rel=1e-6)
 
 
 def test_a_pole_is_no_limit() -> None:

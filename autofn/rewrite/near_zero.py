@@ -13,7 +13,7 @@ from functools import lru_cache
 
 import sympy
 from mpmath import mp
-from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol
+from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol, sqrt
 
 from autofn import trees
 from autofn.compact import LIMIT
@@ -66,7 +66,11 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
             return far
         return _flat(node)
     if isinstance(node, Mul):
-        limited = _limited(node, parameters) or _limited_by_term(node, parameters)
+        limited = (
+            _limited(node, parameters)
+            or _limited_at_origin(node, parameters)
+            or _limited_by_term(node, parameters)
+        )
         if limited is not None:
             return limited
     visited = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
@@ -84,9 +88,20 @@ def _is_regime(node: Basic) -> bool:
         isinstance(node, Piecewise)
         and len(node.args) == 2
         and isinstance(node.args[0][1], sympy.StrictLessThan)
-        and isinstance(node.args[0][1].lhs, Abs)
-        and node.args[0][1].rhs in RADII
+        and (isinstance(node.args[0][1].lhs, Abs) or _is_square(node.args[0][1].lhs))
+        and node.args[0][1].rhs in (*RADII, *(radius**2 for radius in RADII))
     )
+
+
+def _is_square(size: Expr) -> bool:
+    """Whether it is the square of a vector's length, which no SymPy takes the absolute value of."""
+    return bool(size.is_nonnegative and any(isinstance(f, Add) for f in Mul.make_args(size)))
+
+
+def _variable(where: Basic) -> Expr:
+    """What a regime's first branch is a polynomial in."""
+    size: Expr = where.lhs
+    return size.args[0] if isinstance(size, Abs) else size
 
 
 def _is_series(node: Basic) -> bool:
@@ -113,7 +128,7 @@ def without_series(expr: Expr) -> Expr:
 def _flat(node: Piecewise) -> Expr:
     """A regime whose derivative has been taken: its first branch one polynomial again."""
     (first, where), otherwise = node.args
-    u = where.lhs.args[0]
+    u = _variable(where)
     found = _in_variable(first, u)
     if found is None or not found[1].is_polynomial(T):
         return node
@@ -194,11 +209,25 @@ def _shortened(node: Basic) -> Basic:
 
 def _short(node: Piecewise) -> Expr | None:
     (first, where), (second, always) = node.args
-    u, radius = where.lhs.args[0], where.rhs
+    u, radius = _variable(where), where.rhs
     in_variable = _in_variable(first, u)
     if in_variable is None or not in_variable[1].is_polynomial(T):
         return None
     factor, in_t = in_variable
+    made = _coefficients(in_t, radius)
+    if made is None:
+        return None
+    cut, left, step, found = made
+    short = polynomial(cut, u**step, *found)
+    return Piecewise(
+        (factor * u**left * short, where), (_shortened(second), always), evaluate=False
+    )
+
+
+def _coefficients(in_t: Expr, radius: Expr) -> tuple[int, int, int, list[Expr]] | None:
+    """Of t**left * p(t**step): how many first coefficients of p are below single precision's last
+    digit within the radius, left, step, and the coefficients; None of one term alone.
+    """
     terms = sympy.Poly(in_t, T).as_dict()
     left = min(power for (power,) in terms)
     even = all((power - left) % 2 == 0 for (power,) in terms)
@@ -208,10 +237,7 @@ def _short(node: Piecewise) -> Expr | None:
     if len(found) < 2:
         return None
     cut = terms_below(SINGLE, [mp.mpf(str(c)) for c in found], mp.mpf(str(radius**step)))
-    short = polynomial(cut, u**step, *found)
-    return Piecewise(
-        (factor * u**left * short, where), (_shortened(second), always), evaluate=False
-    )
+    return cut, left, step, found
 
 
 def _regimes(node: Add) -> Expr:
@@ -309,6 +335,50 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
                     near = (own / part) * factor * first.xreplace({T: u})
                     return others * Piecewise((near, Abs(u) < radius), (own, True), evaluate=False)
     return None
+
+
+def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """A product of functions of a vector's length that is 0/0 at 0, with its limit there.
+
+    sin(r)/r of r = sqrt(x**2 + y**2): near 0 a polynomial in r**2, whose derivatives exist.
+    """
+    if trees.size(node) > LIMIT or node.has(Piecewise):
+        return None
+    if not any(map(_divides, node.args)):
+        return None
+    squares = {
+        power.base
+        for power in trees.nodes(node)
+        if isinstance(power, sympy.Pow)
+        and isinstance(power.base, Add)
+        and power.base.is_nonnegative
+    }
+    for square in sorted(squares, key=sympy.default_sort_key):
+        others, own = node.xreplace({square: _LENGTH**2}).as_independent(_LENGTH, as_Add=False)
+        if not others.free_symbols.isdisjoint({_LENGTH}):
+            continue
+        for factor, in_t, u in of_one(own, _LENGTH, parameters):
+            vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
+            if not vanishes or (fitted := _quotient(in_t)) is None:
+                continue
+            first, radius = fitted
+            made = _coefficients(first, radius)
+            if made is None or made[1] % 2 or made[2] != 2:
+                continue
+            cut, left, _, found = made
+            back = {_LENGTH: sqrt(square)}
+            z = (u**2).xreplace(back)
+            near = factor.xreplace(back) * z ** (left // 2) * polynomial(cut, z, *found)
+            far = own.xreplace(back)
+            return others * Piecewise((near, z < radius**2), (far, True), evaluate=False)
+    return None
+
+
+_LENGTH = Symbol("_r", positive=True)
+
+
+def _is_even(polynomial: Expr) -> bool:
+    return all(power % 2 == 0 for (power,), _ in sympy.Poly(polynomial, T).terms())
 
 
 def _limited_by_term(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:

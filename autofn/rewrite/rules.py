@@ -798,6 +798,11 @@ _SERIES = 10
 """The highest power of z: the next term is 2**-62 of the sum, and from the sixth on 2**-34."""
 
 
+def _is_of_run_time_exponent(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether no polynomial serves near 0, as it does for a known one."""
+    return bool(found[V].free_symbols)
+
+
 PRODUCTS = (
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
@@ -816,6 +821,16 @@ PRODUCTS = (
     Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V),
          U / V * phi(Integer(1), U) / phi(Integer(1), V), "0 / 0 at 0",
          "Hochbruck and Ostermann, Exponential integrators", {}, where=_is_multiple),
+    Rule("power of 1 + u, less 1, over u", pow1pm1(U, V) / U,
+         V * phi(Integer(1), V * log1p(U)) * log1p(U) / U, "0 / 0 at 0",
+         "Boost's powm1", {}, where=_is_of_run_time_exponent),
+    Rule("u over a power of 1 + u, less 1", U / pow1pm1(U, V),
+         U / (V * phi(Integer(1), V * log1p(U)) * log1p(U)), "0 / 0 at 0",
+         "Boost's powm1", {}, where=_is_of_run_time_exponent),
+    Rule("power less 1, over its exponent", (power(U, V) - 1) / V,
+         log(U) * phi(Integer(1), V * log(U)), "0 / 0 where the exponent is 0",
+         "Box and Cox, An analysis of transformations", {},
+         where=lambda found, _: bool(found[U].is_positive)),
     Rule("exp over a sum of two", exp(U) / (exp(U) + exp(V)), sigmoid(U - V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("exp over its root", exp(U) / root_sum(exp(U), C), 1 / root_sum(sqrt(C) * exp(-U), 1),
