@@ -718,6 +718,22 @@ def test_what_interest_and_exponents_of_0_leave() -> None:
     assert (by_c, by_g) == pytest.approx((0.5, -(math.log(2) ** 2) / 2), rel=1e-6)
 
 
+def test_a_sum_over_what_each_of_its_terms_has_as_a_factor() -> None:
+    """A root-raised cosine at 0, without the roots of its other divisor."""
+    a = 1 + NUMBER
+    expr = (sympy.sin(x * (2 - a)) + 4 * NUMBER * x * sympy.cos(a * x)) / (
+        x * (1 - (NUMBER * x) ** 2)
+    )
+    found = near_zero.with_regimes(recognise(expr, frozenset({NUMBER})), frozenset({NUMBER}))
+    slope = Differentiator([x])(found, x)
+    got = [
+        exact(program_of(each.xreplace({x: U, NUMBER: V})), {"U": 0.0, "V": 0.25})[0]
+        for each in (found, slope)
+    ]
+    assert got == [1.75, 0]
+    assert not near_zero.with_regimes((1 + sympy.sin(NUMBER * x)) / x).has(sympy.Piecewise)
+
+
 def test_a_pole_is_no_limit() -> None:
     for expr in (sympy.cos(x) / x, exp(x) / x**2, log(x) / x):
         assert not near_zero.with_regimes(expr).has(sympy.Piecewise)

@@ -15,6 +15,7 @@ import sympy
 from mpmath import mp
 from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol, sqrt
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
@@ -70,6 +71,7 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
             _limited(node, parameters)
             or _limited_at_origin(node, parameters)
             or _limited_by_term(node, parameters)
+            or _limited_over_symbol(node, parameters)
         )
         if limited is not None:
             return limited
@@ -392,6 +394,34 @@ def _limited_by_term(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
             kept = (_visited(term, parameters) for term in terms)
             return Add(*(a if a is not None else b for a, b in zip(limited, kept, strict=True)))
     return None
+
+
+def _limited_over_symbol(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """(sin(a*x) + x*cos(b*x))/x, of which each term has a limit at 0."""
+    for divisor in node.args:
+        x, power = divisor.as_base_exp()
+        if not (x.is_Symbol and power.is_Integer and power < 0):
+            continue
+        for total in node.args:
+            if not isinstance(total, Add) or x not in trees.symbols(total):
+                continue
+            terms = [term * divisor for term in total.args]
+            found = [_without_pole(term, x, parameters) for term in terms]
+            if all(each is not None for each in found):
+                return node / divisor / total * Add(*found)
+    return None
+
+
+def _without_pole(term: Expr, x: Symbol, parameters: frozenset[Symbol]) -> Expr | None:
+    """A product that divides by x no more, or that has its limit where x is 0; else None."""
+    for wave in term.atoms(sympy.sin) if isinstance(term, Mul) else ():
+        slope = wave.args[0] / x
+        if wave in term.args and 1 / x in term.args and x not in trees.symbols(slope):
+            term = term * x / wave * slope * heads.sinc(wave.args[0])
+            break
+    if any(f.is_Pow and f.exp.is_negative and f.base == x for f in Mul.make_args(term)):
+        return _limited(term, parameters) if isinstance(term, Mul) else None
+    return _visited(term, parameters)
 
 
 def _divides(term: Expr) -> bool:
