@@ -334,7 +334,9 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
                 vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
                 if vanishes and (fitted := _quotient(in_t)) is not None:
                     first, radius = fitted
-                    near = (own / part) * factor * first.xreplace({T: u})
+                    # Beside other functions of x its derivatives would be multiplied out.
+                    near = _opaque(first, u, radius) if part != own else first.xreplace({T: u})
+                    near *= (own / part) * factor
                     return others * Piecewise((near, Abs(u) < radius), (own, True), evaluate=False)
     return None
 
@@ -381,6 +383,15 @@ _LENGTH = Symbol("_r", positive=True)
 
 def _is_even(polynomial: Expr) -> bool:
     return all(power % 2 == 0 for (power,), _ in sympy.Poly(polynomial, T).terms())
+
+
+def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:
+    """A polynomial in `T` as one operation on u."""
+    made = _coefficients(first, radius)
+    if made is None:
+        return first.xreplace({T: u})
+    cut, left, step, found = made
+    return u**left * polynomial(cut, u**step, *found)
 
 
 def _limited_by_term(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
