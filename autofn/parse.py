@@ -134,6 +134,9 @@ def _rational(numerator: Expr, denominator: Expr = S.One) -> Expr:
     return numerator / denominator
 
 
+_BY_POSITION = "pass values by position; options are for a formula file (autofn new)"
+
+
 def _arity(function: Any) -> _Callable:
     if inspect.isclass(function):
         counts = [int(count) for count in function.nargs]  # type: ignore[attr-defined]
@@ -437,7 +440,7 @@ class _Parser:
             )
         name = node.func.id
         if node.keywords:
-            self._refuse(node, f"{name}() takes no keywords here", "pass the values by position")
+            self._refuse(node, f"{name}() takes no keywords here", _BY_POSITION)
         if len(node.args) > MAX_ARGUMENTS:
             self._refuse(node, f"{name}() has more than {MAX_ARGUMENTS} arguments", "nest them")
         if name in _LOGICAL:

@@ -215,8 +215,8 @@ def _chosen(
     if definition.options.save == "output":
         if len(options) == 1 and not derivation.own:
             raise FormulaError(
-                f'save="output": the gradient of {definition.name} cannot be computed from its '
-                "output",
+                f'save="output": no form of the gradient of {definition.name} in its output is '
+                "known",
                 where=definition.where,
                 remedy="leave the option out",
             )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -95,7 +96,11 @@ def resolve(
     else:
         from autofn.source import ExprSource
 
-        return [ExprSource(expr, name or "f", tuple(map(_parameter, params)))], []
+        given = tuple(map(_parameter, params))
+        twice = [each for each, count in Counter(n for n, _ in given).items() if count > 1]
+        if twice:
+            raise click.UsageError(f"--param gives {twice[0]} twice")
+        return [ExprSource(expr, name or "f", given)], []
     sources: dict[str, Source] = {}
     errors: list[AutofnError] = []
     for file in files:
