@@ -425,9 +425,10 @@ def _limited_over_symbol(node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
 
 def _without_pole(term: Expr, x: Symbol, parameters: frozenset[Symbol]) -> Expr | None:
     """A product that divides by x no more, or that has its limit where x is 0; else None."""
-    for wave in term.atoms(sympy.sin) if isinstance(term, Mul) else ():
+    waves = [f for f in Mul.make_args(term) if isinstance(f, sympy.sin) and 1 / x in term.args]
+    for wave in waves:
         slope = wave.args[0] / x
-        if wave in term.args and 1 / x in term.args and x not in trees.symbols(slope):
+        if x not in trees.symbols(slope):
             term = term * x / wave * slope * heads.sinc(wave.args[0])
             break
     if any(f.is_Pow and f.exp.is_negative and f.base == x for f in Mul.make_args(term)):
