@@ -19,7 +19,7 @@ from autofn.model import (
     Definition,
     Options,
 )
-from autofn.signature import RESERVED_PARAMETERS
+from autofn.signature import refuse_reserved
 from autofn.trace import as_expr, trace
 
 if TYPE_CHECKING:
@@ -156,12 +156,7 @@ class Formula:
                 raise FormulaError(
                     f"symbol {each!r} is no Python identifier", where=where, remedy="rename it"
                 )
-            if each in RESERVED_PARAMETERS:
-                raise FormulaError(
-                    f"{each!r} is an argument that the generated module has already",
-                    where=where,
-                    remedy=f"rename it, {each}_ say",
-                )
+            refuse_reserved(each, where)
         tensors = sorted(names - set(params))
 
         def body(**values: Any) -> Any:

@@ -75,12 +75,7 @@ def _parameter(p: inspect.Parameter, where: Location) -> Parameter:
             where=where,
             remedy="remove the `/` from the signature",
         )
-    if p.name in RESERVED_PARAMETERS:
-        raise FormulaError(
-            f"{p.name!r} is an argument that the generated module has already",
-            where=where,
-            remedy=f"rename it, {p.name}_ say",
-        )
+    refuse_reserved(p.name, where)
     default = REQUIRED if p.default is p.empty else p.default
     annotation = _inferred(default, p.name, where) if p.annotation is p.empty else p.annotation
     parameter = _annotated(p.name, annotation, default, where)
@@ -88,6 +83,16 @@ def _parameter(p: inspect.Parameter, where: Location) -> Parameter:
 
 
 RESERVED_PARAMETERS = frozenset({"num_channels", "device", "dtype", "reduction"})
+
+
+def refuse_reserved(name: str, where: Location) -> None:
+    """Raises FormulaError for a parameter that the generated module's own would hide."""
+    if name in RESERVED_PARAMETERS:
+        raise FormulaError(
+            f"{name!r} is an argument that the generated module has already",
+            where=where,
+            remedy=f"rename it, {name}_ say",
+        )
 
 
 def _inferred(default: Any, name: str, where: Location) -> Any:

@@ -142,27 +142,30 @@ def _check_names(name: str, parameters: tuple[Parameter, ...], where: Location) 
 
 @about("body")
 def _check_truth(formula: Formula, leaves: tuple[Leaf, ...]) -> None:
-    """SymPy's symbols are true, whatever they stand for: `x and 2*x` would be 2*x."""
+    """SymPy's symbols are true, whatever they stand for, and equal to none: `x and 2*x` is 2*x."""
     always = frozenset(
         leaf.path for leaf in leaves if leaf.symbol is not None and leaf.kind is not Kind.OPTIONAL
     )
-    where = places.of_truth(formula.body, always)
-    if where is not None:
-        raise FormulaError(
-            f"{places.text_at(where)} stands for true or false, which it is not when the formula "
-            "is written",
-            where=where,
-            remedy="compare it, in Piecewise or And: And(x > 0, y > 0)",
-        )
-    where = places.of_equality(formula.body, always)
-    if where is not None:
-        raise FormulaError(
-            f"{places.text_at(where)} is decided when the formula is written, and a symbol equals "
-            "only itself",
-            where=where,
-            remedy="write Piecewise((value, Eq(n, 0)), (other, True)); what is to select code is a "
-            'choice: `mode: Literal["a", "b"]`',
-        )
+    for find, what, remedy in MISREAD:
+        where = find(formula.body, always)
+        if where is not None:
+            raise FormulaError(f"{places.text_at(where)} {what}", where=where, remedy=remedy)
+
+
+MISREAD = (
+    (
+        places.of_truth,
+        "stands for true or false, which it is not when the formula is written",
+        "compare it, in Piecewise or And: And(x > 0, y > 0)",
+    ),
+    (
+        places.of_equality,
+        "is decided when the formula is written, and a symbol equals only itself",
+        "write Piecewise((value, Eq(n, 0)), (other, True)); what is to select code is a choice: "
+        '`mode: Literal["a", "b"]`',
+    ),
+)
+"""What Python decides of symbols in a body: where it is found, what it is, and what to write."""
 
 
 def _choices_of(leaf: Leaf) -> tuple[Choice, ...]:

@@ -44,7 +44,9 @@ def new(name: str) -> None:
     """
     name = name.removesuffix(".py")
     _check_name(name)
-    path = _folder() / f"{name}.py"
+    found = project.find()
+    here = found if found and found.root == Path.cwd() else None
+    path = _folder(here) / f"{name}.py"
     text = _TEXT.format(name=name, title=name.replace("_", " ").capitalize())
     try:
         path.parent.mkdir(exist_ok=True)
@@ -59,8 +61,7 @@ def new(name: str) -> None:
             f"{path} cannot be written: {error.strerror}", remedy="go to a folder of yours"
         ) from None
     click.echo(f"wrote {path}; next: autofn gen {path}")
-    found = project.find()
-    if found and found.root == Path.cwd() and found.sources and not _is_within(path, found.sources):
+    if here and here.sources and not _is_within(path, here.sources):
         click.echo(
             f"gen, --check and the hook pass over it by themselves: add {path.as_posix()!r} to "
             "`sources` in [tool.autofn] of pyproject.toml"
@@ -71,11 +72,10 @@ def _is_within(path: Path, sources: Iterable[str]) -> bool:
     return any(source == path or source in path.parents for source in map(Path, sources))
 
 
-def _folder() -> Path:
-    """The project's first folder of formulas, in its root; else here."""
-    found = project.find()
-    folders = [Path(each) for each in found.sources if not each.endswith(".py")] if found else []
-    return folders[0] if found and folders and found.root == Path.cwd() else Path()
+def _folder(here: project.Project | None) -> Path:
+    """The first folder of formulas of the project whose root this is; else this one."""
+    folders = [Path(each) for each in here.sources if not each.endswith(".py")] if here else []
+    return folders[0] if folders else Path()
 
 
 def _check_name(name: str) -> None:

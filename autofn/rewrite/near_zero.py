@@ -331,14 +331,19 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         alone = Mul(*(each for each in Mul.make_args(own) if each.free_symbols == {x}))
         for part in dict.fromkeys((own, alone)):
             for factor, in_t, u in of_one(part, x, parameters):
-                vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
-                if vanishes and (fitted := _quotient(in_t)) is not None:
+                if (fitted := _limit(in_t)) is not None:
                     first, radius = fitted
                     # Beside other functions of x its derivatives would be multiplied out.
                     near = _opaque(first, u, radius) if part != own else first.xreplace({T: u})
                     near *= (own / part) * factor
                     return others * Piecewise((near, Abs(u) < radius), (own, True), evaluate=False)
     return None
+
+
+def _limit(in_t: Expr) -> tuple[Expr, Expr] | None:
+    """What `_quotient` gives of a product that divides by 0 at 0, and is more than a fraction."""
+    vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
+    return _quotient(in_t) if vanishes else None
 
 
 def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
@@ -362,8 +367,7 @@ def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         if not others.free_symbols.isdisjoint({_LENGTH}):
             continue
         for factor, in_t, u in of_one(own, _LENGTH, parameters):
-            vanishes = any(map(_vanishes, _bottoms(in_t))) and not in_t.is_rational_function(T)
-            if not vanishes or (fitted := _quotient(in_t)) is None:
+            if (fitted := _limit(in_t)) is None:
                 continue
             first, radius = fitted
             made = _coefficients(first, radius)
@@ -379,10 +383,6 @@ def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
 
 
 _LENGTH = Symbol("_r", positive=True)
-
-
-def _is_even(polynomial: Expr) -> bool:
-    return all(power % 2 == 0 for (power,), _ in sympy.Poly(polynomial, T).terms())
 
 
 def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:

@@ -77,14 +77,14 @@ def agreement(
                 want = _run(context, values)
                 with kernels():
                     got = _run(context, values)
-                terms = _terms(context, values)
+                terms, outside = _terms(context, values)
                 try:
                     try:
-                        _compare(context, values, got, want, dtype, terms)
+                        _compare(context, values, got, want, dtype, terms, outside)
                     except Mismatch:
                         # Rarely: is it so sensitive to its inputs that rounding explains it?
                         moved = _moved(context, values, want, dtype)
-                        _compare(context, values, got, want, dtype, terms, moved)
+                        _compare(context, values, got, want, dtype, terms, outside, moved)
                 except Mismatch as error:
                     raise Mismatch(f"{where}: {error}") from None
                 count += 1
@@ -193,6 +193,7 @@ def _compare(
     want: dict[str, Tensor],
     dtype: torch.dtype,
     terms: dict[str, Tensor],
+    outside: dict[str, Tensor],
     moved: dict[str, Tensor] | None = None,
 ) -> None:
     for name, mine in got.items():
@@ -201,7 +202,8 @@ def _compare(
             raise Mismatch(f"{name}: expected {short(theirs.dtype)}, got {short(mine.dtype)}")
         size = theirs.detach().double().abs()
         scale = terms.get(name, size)
-        theirs = theirs.detach().masked_fill(scale.isnan(), math.nan)
+        if name in outside:
+            theirs = theirs.detach().masked_fill(outside[name], math.nan)
         tolerance = ULPS * EPS[compute_dtype(dtype)] * (1 + scale) + 3 * EPS[theirs.dtype] * size
         tolerance = tolerance + 4 * TINY[theirs.dtype]
         if moved and name in moved:
@@ -215,11 +217,11 @@ def _compare(
         )
 
 
-def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
+def _terms(context: Context, values: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Per leaf, the sum of the absolute terms of its gradient, in the leaf's shape.
 
-    NaN where one is of a point outside the formula's domain: what the derivative's expression has
-    there, rounding decides.
+    And where one of them is of a point outside the formula's domain: what the derivative's
+    expression has there, rounding decides.
     """
     subject = context.subject
     everything = subject.values(values)
@@ -234,13 +236,15 @@ def _terms(context: Context, values: dict[str, Any]) -> dict[str, Tensor]:
     undefined = torch.stack([output.isnan() for output in outputs]).any(0)
     found = subject.leaf_gradients(tensors, everything, outputs, ones)
     terms: dict[str, Tensor] = {}
+    outside: dict[str, Tensor] = {}
     for name in context.given(values):
         grad = found[name]
         if grad is not None:
             kind, dim = context.job.signature.kinds[name]
-            size = grad.abs().masked_fill(undefined, math.nan)
-            terms[f"gradient of {name}"] = _summed_to(size, values[name].shape, kind, dim)
-    return terms
+            like = values[name].shape, kind, dim
+            terms[f"gradient of {name}"] = _summed_to(grad.abs(), *like)
+            outside[f"gradient of {name}"] = _summed_to(undefined.to(grad), *like) > 0
+    return terms, outside
 
 
 def _summed_to(grad: Tensor, shape: Sequence[int], kind: str, dim: int) -> Tensor:
