@@ -2,9 +2,9 @@
 // Runs kernels on the CPU: the same for every formula.
 //
 // The iteration space is cut into tasks, and a task into blocks; a kernel computes one block at a
-// time. What lies dense in memory in the compute type, or in bfloat16, is computed in place, mostly
-// a task at a time; anything else (float16, strides, broadcasts) by way of a buffer in the first-
-// level cache. What is a function of one 16-bit tensor is looked up in a table of all its values.
+// time. What lies dense in memory in the compute type, or in bfloat16, is computed in place, a task
+// at a time; anything else (float16, strides, broadcasts) by way of a buffer in the first-level
+// cache. What is a function of one 16-bit tensor is looked up in a table of all its values.
 // Tasks, blocks and whether there is a table depend on the shape alone, so results are the same
 // bits for any number of threads.
 #include <algorithm>
@@ -157,22 +157,14 @@ void prefetch(const S* next, int64_t n) {
   for (int64_t i = 0; i < n; i += 64 / int64_t(sizeof(S))) __builtin_prefetch(next + i);
 }
 
-// Whether that pays for inputs that are computed with where they lie. On Intel's processors it is
-// an eighth of the time of a function of three exponentials; on AMD's it costs as much.
-#if defined(__x86_64__) && defined(__GNUC__)
-const bool kFetchesAhead = (__builtin_cpu_init(), __builtin_cpu_is("intel"));
-#else
-constexpr bool kFetchesAhead = false;
-#endif
-
 // Stores past the caches: a line that is stored whole needs not be read from memory first, which is
-// a tenth of the time of what only moves memory, and a fifth on two cores.
+// a tenth to a fifth of the time of what only moves memory.
 #ifdef AUTOFN_STREAMS
-// Whether that pays where results will lie; only measured on AMD's processors. What was never
-// written to lies nowhere yet: the system clears a page when it is first stored to, which leaves
-// the page in the caches. There streams are slower.
+// Whether that pays where results will lie. What was never written to lies nowhere yet: the system
+// clears a page when it is first stored to, which leaves the page in the caches. There streams are
+// slower.
 bool may_stream(const char* to, int64_t bytes) {
-  if (kFetchesAhead || reinterpret_cast<std::uintptr_t>(to) % 32 != 0) return false;
+  if (reinterpret_cast<std::uintptr_t>(to) % 32 != 0) return false;
   const auto middle = reinterpret_cast<std::uintptr_t>(to + bytes / 2);
   unsigned char resident = 0;
   return mincore(reinterpret_cast<void*>(middle / 4096 * 4096), 1, &resident) == 0 && resident & 1;
@@ -763,16 +755,12 @@ class Run {
     const int64_t end = std::min(last * kTask, call_.elements);
     const void* inputs[kMaxOperands];
     void* outputs[kMaxOperands];
-    const int64_t step = kFetchesAhead ? kBlock : kTask;  // longer loops are faster by a twentieth
-    for (int64_t at = first * kTask; at < end; at += step) {
-      for (int k = 0; k < kernel_.inputs; ++k) {
-        inputs[k] = lying(k, call_.inputs[k], at);
-        if (kFetchesAhead) prefetch(lying(k, call_.inputs[k], at + kBlock), kBlock * size(k));
-      }
+    for (int64_t at = first * kTask; at < end; at += kTask) {
+      for (int k = 0; k < kernel_.inputs; ++k) inputs[k] = lying(k, call_.inputs[k], at);
       for (int k = 0; k < kernel_.outputs; ++k) {
         outputs[k] = lying(kernel_.inputs + k, call_.outputs[k], at);
       }
-      block_(std::min(end - at, step), inputs, outputs, call_.numbers, false);
+      block_(std::min(end - at, kTask), inputs, outputs, call_.numbers, false);
     }
   }
 
