@@ -20,6 +20,7 @@ from autofn import functions as heads
 from autofn.derive import Differentiator
 from autofn.explain import explain
 from autofn.load import load_file
+from autofn.model import Definition
 from autofn.plan import FIRST_ORDER, plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
@@ -716,6 +717,65 @@ def test_what_interest_and_exponents_of_0_leave() -> None:
     assert simulated(variant.kernels["forward"], at)[0] == pytest.approx(math.log(2), rel=1e-6)
     by_c, by_g = simulated(variant.kernels["backward"], at)
     assert (by_c, by_g) == pytest.approx((0.5, -(math.log(2) ** 2) / 2), rel=1e-6)
+
+
+def _at(definition: Definition, given: dict[str, float]) -> list[float]:
+    """The value, then the gradients, of kernels in simulated float32."""
+    (variant,) = plan(definition, search=()).variants
+    passes = (variant.kernels[name] for name in ("forward", "backward"))
+    return [float(v) for each in passes for v in simulated(each, {**given, "grad": 1.0})]
+
+
+def test_limits_where_a_parameter_is_0_or_infinite_or_the_same_as_another() -> None:
+    @formula
+    def damped(x, a):  # type: ignore[no-untyped-def]
+        return sympy.tanh(a * x) / a
+
+    @formula
+    def entropy(x, xi: float = 0.1):  # type: ignore[no-untyped-def]
+        return log(1 + xi * x) / xi
+
+    @formula
+    def extreme(x, xi: Learnable = 0.1):  # type: ignore[no-untyped-def]
+        return (1 + xi * x) ** (-1 / xi)
+
+    @formula
+    def richards(x, nu: float = 0.5):  # type: ignore[no-untyped-def]
+        return (1 + nu * exp(-x)) ** (-1 / nu)
+
+    @formula
+    def interest(x, n: float = 12.0):  # type: ignore[no-untyped-def]
+        return (1 + x / n) ** n
+
+    @formula
+    def yeo_johnson(x, p: float = 1.0):  # type: ignore[no-untyped-def]
+        return ((1 + x) ** p - 1) / p
+
+    @formula
+    def absorbed(x, p, q: float = 1.0):  # type: ignore[no-untyped-def]
+        return p * (exp(-q * x) - exp(-p * x)) / (p - q)
+
+    @formula
+    def apart(x, y):  # type: ignore[no-untyped-def]
+        return sympy.sinh(x - y) / (x - y)
+
+    e = math.exp(-0.5)
+    r = math.exp(-e)
+    for made, given, wanted in (
+        (damped, {"a": 0.0}, (0.5, 1, 0)),
+        (entropy, {"xi": 0.0}, (0.5, 1)),
+        (entropy, {"xi": 1e-9}, (0.5, 1)),
+        (extreme, {"xi": 0.0}, (e, -e, e / 8)),
+        (richards, {"nu": 0.0}, (r, r * e)),
+        (richards, {"nu": 1e-9}, (r, r * e)),
+        (interest, {"n": math.inf}, (1 / e, 1 / e)),
+        (interest, {"n": 1e9}, (1 / e, 1 / e)),
+        (yeo_johnson, {"p": 0.0}, (math.log(1.5), 2 / 3)),
+        (absorbed, {"p": 1.0, "q": 1.0}, (e / 2, e / 2, e / 2 - e / 8)),
+        (apart, {"y": 0.5}, (1, 0, 0)),
+    ):
+        found = _at(made.definition, {"x": 0.5, **given})
+        assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7), (made.definition.name, given)
 
 
 def test_a_sum_over_what_each_of_its_terms_has_as_a_factor() -> None:

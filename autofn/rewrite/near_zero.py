@@ -9,7 +9,7 @@ used as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import sympy
 from mpmath import mp
@@ -72,7 +72,13 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
             or _limited_at_origin(node, parameters)
             or _limited_by_term(node, parameters)
             or _limited_over_symbol(node, parameters)
+            or _limited_by_exponent(node)
+            or _limited_difference(node)
         )
+        if limited is not None:
+            return limited
+    if isinstance(node, heads.power | sympy.Pow):
+        limited = _limited_power(node)
         if limited is not None:
             return limited
     visited = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
@@ -90,9 +96,15 @@ def _is_regime(node: Basic) -> bool:
         isinstance(node, Piecewise)
         and len(node.args) == 2
         and isinstance(node.args[0][1], sympy.StrictLessThan)
-        and (isinstance(node.args[0][1].lhs, Abs) or _is_square(node.args[0][1].lhs))
+        and (_is_absolute(node.args[0][1].lhs) or _is_square(node.args[0][1].lhs))
         and node.args[0][1].rhs in (*RADII, *(radius**2 for radius in RADII))
     )
+
+
+def _is_absolute(size: Expr) -> bool:
+    """Whether it is |u|, of which SymPy leaves alone what is positive: |p|*exp(-x)."""
+    factors = Mul.make_args(size)
+    return size.has(Abs) and all(isinstance(f, Abs) or f.is_positive for f in factors)
 
 
 def _is_square(size: Expr) -> bool:
@@ -102,8 +114,8 @@ def _is_square(size: Expr) -> bool:
 
 def _variable(where: Basic) -> Expr:
     """What a regime's first branch is a polynomial in."""
-    size: Expr = where.lhs
-    return size.args[0] if isinstance(size, Abs) else size
+    factors = Mul.make_args(where.lhs)
+    return Mul(*(f.args[0] if isinstance(f, Abs) else f for f in factors))
 
 
 def _is_series(node: Basic) -> bool:
@@ -385,6 +397,98 @@ def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
 _LENGTH = Symbol("_r", positive=True)
 
 
+def _limited_power(node: Expr) -> Expr | None:
+    """A power such as (1 + p*x)**(1/p), with its limit exp(x) where p is 0.
+
+    What is divided by in the base or the exponent, and cancels in their product, may be 0 or
+    infinite; near there digits of p*x are lost beside 1, and magnified.
+    """
+    base, exponent = node.args
+    if not (isinstance(base, Add) and S.One in base.args) or exponent.is_number:
+        return None
+    vanishing = base - 1
+    divisors = [sympy.fraction(sympy.together(each))[1] for each in (vanishing, exponent)]
+    product = sympy.cancel(vanishing * exponent)
+    left = sympy.fraction(product)[1]
+    if not any(each.free_symbols - left.free_symbols for each in divisors):
+        return None
+    series, radius = _logarithm()
+    near = sympy.exp(product * _opaque(series, vanishing, radius))
+    return Piecewise((near, Abs(vanishing) < radius), (node, True), evaluate=False)
+
+
+def _limited_by_exponent(node: Mul) -> Expr | None:
+    """((1 + u)**p - 1)/p or (u**p - 1)/p, with its limit log(1 + u) or log(u) where p is 0."""
+    for power in node.args:
+        if isinstance(power, heads.pow1pm1):
+            (vanishing, exponent), sign = power.args, S.One
+            logarithm = heads.log1p(vanishing)
+        elif isinstance(power, Add) and len(power.args) == 2 and power.args[0] in (1, -1):
+            sign = -power.args[0]
+            raised = sign * power.args[1]
+            if not isinstance(raised, heads.power):
+                continue
+            base, exponent = raised.args
+            logarithm = sympy.log(base)
+        else:
+            continue
+        rest = _divided(node / power, exponent)
+        if rest is not None:
+            u = exponent * logarithm
+            near = sign * rest * logarithm * heads.phi(S.One, u)
+            return Piecewise((near, Abs(u) < RADII[-1]), (node, True), evaluate=False)
+    return None
+
+
+def _limited_difference(node: Mul) -> Expr | None:
+    """(exp(p*t) - exp(q*t))/(p - q), with its limit t*exp(p*t) where p is q."""
+    for total in node.args:
+        found = _difference(total)
+        if found is None:
+            continue
+        factor, u, exponent, far = found
+        others = Mul(*(each for each in node.args if each != total))
+        rest = _divided(others, u)
+        if rest is not None:
+            near = factor * rest * heads.times_exp(heads.phi(S.One, u), exponent)
+            return Piecewise((near, Abs(u) < RADII[0]), (others * far, True), evaluate=False)
+    return None
+
+
+def _difference(total: Expr) -> tuple[Expr, Expr, Expr, Expr] | None:
+    """factor, u and v of factor*expm1(u)*exp(v), and what it is elsewhere than near u = 0."""
+    if _is_regime(total) and isinstance(total.args[0][0], heads.times_exp):
+        (first, _), (far, _) = total.args
+        value, exponent = first.args
+        factor, value = value.as_coeff_Mul()
+        return (factor, value.args[0], exponent, far) if isinstance(value, heads.expm1) else None
+    if isinstance(total, Add) and len(total.args) == 2:
+        (a, first), (b, second) = (each.as_coeff_Mul() for each in total.args)
+        if a == -b and isinstance(first, sympy.exp) and isinstance(second, sympy.exp):
+            return a, sympy.expand(first.exp - second.exp), second.exp, total
+    return None
+
+
+def _divided(product: Expr, u: Expr) -> Expr | None:
+    """The product times u, where that takes a divisor with symbols out of it; else None."""
+    for divisor in Mul.make_args(sympy.fraction(product)[1]):
+        quotient = sympy.cancel(u / divisor)
+        gone = divisor.free_symbols - sympy.fraction(quotient)[1].free_symbols
+        if divisor.free_symbols and gone == divisor.free_symbols:
+            return product * divisor * quotient
+    return None
+
+
+@cache
+def _logarithm() -> tuple[Expr, Expr]:
+    """log(1 + t)/t as a polynomial, and the radius in which it is that."""
+    radius = RADII[-1]
+    with mp.workprec(400):
+        found = _polynomial(lambda t: mp.log1p(t) / t if t else mp.mpf(1), False, radius)
+    assert found is not None
+    return found, radius
+
+
 def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:
     """A polynomial in `T` as one operation on u."""
     made = _coefficients(first, radius)
@@ -448,14 +552,9 @@ def _bottoms(product: Expr) -> list[Expr]:
 def of_one(
     own: Expr, x: Symbol, parameters: frozenset[Symbol]
 ) -> Iterator[tuple[Expr, Expr, Expr]]:
-    """A factor of parameters, a function in `T`, and what that is of: x, or a linear function of x.
-
-    Of a linear function of several symbols x is a tensor's, and the others are of parameters.
-    """
+    """A factor without x, a function in `T`, and what that is of: x, or a linear function of x."""
     if own.free_symbols == {x}:
         yield S.One, own.xreplace({x: T}), x
-    elif x in parameters or not own.free_symbols <= parameters | {x}:
-        return
     for u in sorted(_arguments(own), key=sympy.default_sort_key):
         scaled = _scaled(own, x, u)
         if scaled is None or (u / x).is_number:
