@@ -273,7 +273,7 @@ def scales_of(definition: Definition) -> frozenset[Symbol]:
 def _prepared(expr: Expr, definition: Definition) -> Expr:
     try:
         parameters = parameters_of(definition)
-        prepared = with_regimes(compact(recognise(expr, parameters)), parameters)
+        prepared = with_regimes(compact(recognise(expr, parameters)))
     except FormulaError as error:
         raise error.at(definition.where) from None
     check_supported(prepared, definition)
@@ -347,4 +347,4 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
     tidied = compact(recognise(elementary(derivative), parameters))
-    return with_regimes(recognise(tidied, parameters), parameters)
+    return with_regimes(recognise(tidied, parameters))

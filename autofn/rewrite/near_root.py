@@ -62,8 +62,8 @@ def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Expr,
         others, own = common.as_independent(x, as_Add=False)
         if own.free_symbols == {x}:
             yield x, others, own.xreplace({x: T})
-        else:
-            for factor, in_t, u in of_one(own, x, own.free_symbols - tensors):
+        elif own.free_symbols & tensors == {x}:
+            for factor, in_t, u in of_one(own, x):
                 yield u, others * factor, in_t
 
 

@@ -49,16 +49,9 @@ SMALL = 1e-25
 T = Symbol("_t", real=True)
 
 
-def with_regimes(expr: Expr, parameters: frozenset[Symbol] = frozenset()) -> Expr:
-    """The expression with its cancelling sums, and quotients 0/0 at zero, in two regimes.
-
-    parameters: symbols of numbers and learnable parameters, that a variable may be multiplied by.
-    """
-    return _visited(expr, parameters)
-
-
 @lru_cache(maxsize=100_000)
-def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
+def with_regimes(node: Basic) -> Basic:
+    """The expression with its cancelling sums, and quotients 0/0 at zero, in two regimes."""
     if not node.args or node.is_Number or trees.size(node) == 0:
         return node
     if _is_regime(node):
@@ -68,20 +61,18 @@ def _visited(node: Basic, parameters: frozenset[Symbol]) -> Basic:
         return _flat(node)
     if isinstance(node, Mul):
         limited = (
-            _limited(node, parameters)
-            or _limited_at_origin(node, parameters)
-            or _limited_by_term(node, parameters)
-            or _limited_over_symbol(node, parameters)
+            _limited(node)
+            or _limited_at_origin(node)
+            or _limited_by_term(node)
+            or _limited_over_symbol(node)
             or _limited_by_exponent(node)
             or _limited_difference(node)
         )
         if limited is not None:
             return limited
-    if isinstance(node, heads.power | sympy.Pow):
-        limited = _limited_power(node)
-        if limited is not None:
-            return limited
-    visited = trees.rebuilt(node, [_visited(arg, parameters) for arg in node.args])
+    if isinstance(node, heads.power | sympy.Pow) and (limited := _limited_power(node)) is not None:
+        return limited
+    visited = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
     if not isinstance(visited, Add):
         return visited
     if visited.has(Piecewise) and (whole := _regimes(node)) != node:
@@ -332,7 +323,7 @@ FRACTIONS = 720
 """Of what such coefficients are multiples of the inverse."""
 
 
-def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+def _limited(node: Mul) -> Expr | None:
     """A product of functions of one variable that is 0/0 at 0, with its limit there."""
     if trees.size(node) > LIMIT or node.has(Piecewise):
         return None
@@ -342,7 +333,7 @@ def _limited(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         others, own = node.as_independent(x, as_Add=False)
         alone = Mul(*(each for each in Mul.make_args(own) if each.free_symbols == {x}))
         for part in dict.fromkeys((own, alone)):
-            for factor, in_t, u in of_one(part, x, parameters):
+            for factor, in_t, u in of_one(part, x):
                 if (fitted := _limit(in_t)) is not None:
                     first, radius = fitted
                     # Beside other functions of x its derivatives would be multiplied out.
@@ -358,7 +349,7 @@ def _limit(in_t: Expr) -> tuple[Expr, Expr] | None:
     return _quotient(in_t) if vanishes else None
 
 
-def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+def _limited_at_origin(node: Mul) -> Expr | None:
     """A product of functions of a vector's length that is 0/0 at 0, with its limit there.
 
     sin(r)/r of r = sqrt(x**2 + y**2): near 0 a polynomial in r**2, whose derivatives exist.
@@ -378,7 +369,7 @@ def _limited_at_origin(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         others, own = node.xreplace({square: _LENGTH**2}).as_independent(_LENGTH, as_Add=False)
         if not others.free_symbols.isdisjoint({_LENGTH}):
             continue
-        for factor, in_t, u in of_one(own, _LENGTH, parameters):
+        for factor, in_t, u in of_one(own, _LENGTH):
             if (fitted := _limit(in_t)) is None:
                 continue
             first, radius = fitted
@@ -498,20 +489,20 @@ def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:
     return u**left * polynomial(cut, u**step, *found)
 
 
-def _limited_by_term(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+def _limited_by_term(node: Mul) -> Expr | None:
     """d*(a/expm1(d) + b/expm1(-d)) multiplied out: each term is 0/0 at 0 by itself."""
     for total in node.args:
         if not (isinstance(total, Add) and any(map(_divides, total.args))):
             continue
         terms = [node / total * term for term in total.args]
-        limited = [(isinstance(t, Mul) and _limited(t, parameters)) or None for t in terms]
+        limited = [(isinstance(t, Mul) and _limited(t)) or None for t in terms]
         if any(each is not None for each in limited):
-            kept = (_visited(term, parameters) for term in terms)
+            kept = (with_regimes(term) for term in terms)
             return Add(*(a if a is not None else b for a, b in zip(limited, kept, strict=True)))
     return None
 
 
-def _limited_over_symbol(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+def _limited_over_symbol(node: Mul) -> Expr | None:
     """(sin(a*x) + x*cos(b*x))/x, of which each term has a limit at 0."""
     for divisor in node.args:
         x, power = divisor.as_base_exp()
@@ -521,13 +512,13 @@ def _limited_over_symbol(node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             if not isinstance(total, Add) or x not in trees.symbols(total):
                 continue
             terms = [term * divisor for term in total.args]
-            found = [_without_pole(term, x, parameters) for term in terms]
+            found = [_without_pole(term, x) for term in terms]
             if all(each is not None for each in found):
                 return node / divisor / total * Add(*found)
     return None
 
 
-def _without_pole(term: Expr, x: Symbol, parameters: frozenset[Symbol]) -> Expr | None:
+def _without_pole(term: Expr, x: Symbol) -> Expr | None:
     """A product that divides by x no more, or that has its limit where x is 0; else None."""
     waves = [f for f in Mul.make_args(term) if isinstance(f, sympy.sin) and 1 / x in term.args]
     for wave in waves:
@@ -536,8 +527,8 @@ def _without_pole(term: Expr, x: Symbol, parameters: frozenset[Symbol]) -> Expr 
             term = term * x / wave * slope * heads.sinc(wave.args[0])
             break
     if any(f.is_Pow and f.exp.is_negative and f.base == x for f in Mul.make_args(term)):
-        return _limited(term, parameters) if isinstance(term, Mul) else None
-    return _visited(term, parameters)
+        return _limited(term) if isinstance(term, Mul) else None
+    return with_regimes(term)
 
 
 def _divides(term: Expr) -> bool:
@@ -549,9 +540,7 @@ def _bottoms(product: Expr) -> list[Expr]:
     return [base.xreplace({T: S.Zero}) for base, power in factors if power.is_negative]
 
 
-def of_one(
-    own: Expr, x: Symbol, parameters: frozenset[Symbol]
-) -> Iterator[tuple[Expr, Expr, Expr]]:
+def of_one(own: Expr, x: Symbol) -> Iterator[tuple[Expr, Expr, Expr]]:
     """A factor without x, a function in `T`, and what that is of: x, or a linear function of x."""
     if own.free_symbols == {x}:
         yield S.One, own.xreplace({x: T}), x
