@@ -756,6 +756,10 @@ def test_limits_where_a_parameter_is_0_or_infinite_or_the_same_as_another() -> N
         return p * (exp(-q * x) - exp(-p * x)) / (p - q)
 
     @formula
+    def eliminated(x, p: float = 1.0, q: float = 0.2):  # type: ignore[no-untyped-def]
+        return p * (exp(-q * x) - exp(-p * x)) / (p - q)
+
+    @formula
     def apart(x, y):  # type: ignore[no-untyped-def]
         return sympy.sinh(x - y) / (x - y)
 
@@ -772,10 +776,34 @@ def test_limits_where_a_parameter_is_0_or_infinite_or_the_same_as_another() -> N
         (interest, {"n": 1e9}, (1 / e, 1 / e)),
         (yeo_johnson, {"p": 0.0}, (math.log(1.5), 2 / 3)),
         (absorbed, {"p": 1.0, "q": 1.0}, (e / 2, e / 2, e / 2 - e / 8)),
+        (eliminated, {"p": 1.0, "q": 1.0}, (e / 2, e / 2)),
         (apart, {"y": 0.5}, (1, 0, 0)),
     ):
         found = _at(made.definition, {"x": 0.5, **given})
         assert found == pytest.approx(wanted, rel=1e-6, abs=1e-7), (made.definition.name, given)
+
+
+def test_branches_that_users_write_are_no_regimes() -> None:
+    """Not of a power whose base has them, nor where a positive function of |x| decides.
+
+    And one that begins as a rule's difference of exponentials is not that difference.
+    """
+    hinge = sympy.Piecewise((x / 2, x > 2), (sympy.Abs(x), True))
+    for expr in (
+        (1 + NUMBER * hinge) ** (2 / NUMBER),
+        heads.pow1pm1(hinge, NUMBER) / NUMBER,
+    ):
+        assert near_zero.with_regimes(expr) == expr
+    limited = log(1 + x) / x
+    chosen = sympy.Piecewise((y, exp(-sympy.Abs(x)) < Rational(1, 2)), (limited, True))
+    found = near_zero.with_regimes(recognise(chosen)).xreplace({x: sympy.S.Zero})
+    assert abs(found.doit() - 1) < 1e-15
+    near = exp(x) * (exp(NUMBER * x) - 1)
+    alike = sympy.Piecewise((near, sympy.Abs(NUMBER * x) < 1), (x, True)) / NUMBER
+    found = recognise(alike, frozenset({NUMBER})).xreplace(
+        {x: sympy.Integer(3), NUMBER: Rational(1, 2)}
+    )
+    assert found.doit() == 6
 
 
 def test_a_sum_over_what_each_of_its_terms_has_as_a_factor() -> None:

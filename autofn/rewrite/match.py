@@ -32,6 +32,7 @@ from autofn.rewrite.rules import (
     Rule,
     U,
     V,
+    exp_less_exp,
     log1mexp_of_exp,
     log_of_times_expm1,
     log_of_times_phi,
@@ -349,16 +350,18 @@ def _over_sine(node: Mul) -> Expr | None:
 
 def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
     """f(u) - f(v) over u - v, or the inverse, at any multiple and among other factors."""
-    powers = [factor.as_base_exp() for factor in node.args]
-    for (base, power), (d, exponent) in itertools.permutations(powers, 2):
+    for head, fraction in itertools.permutations(node.args, 2):
+        (base, power), (d, exponent) = head.as_base_exp(), fraction.as_base_exp()
         if not (power.is_Integer and exponent.is_Integer and power * exponent < 0):
             continue
         for rule, u, v, value in _differences(base):
             multiple = _multiple_of(u - v, d)
-            if multiple is None or varies(multiple, parameters):
+            if multiple is None or varies(sympy.fraction(multiple)[0], parameters):
                 continue
             sign = 1 if power > 0 else -1
-            return rule, node * (d / base) ** sign * (value / multiple) ** sign
+            others = (each for each in node.args if each not in (head, fraction))
+            rest = base ** (power - sign) * d ** (exponent + sign)
+            return rule, Mul(*others) * rest * (value / multiple) ** sign
     return None
 
 
@@ -367,6 +370,9 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
     if isinstance(node, sympy.log):
         u, v = node.args[0].as_numer_denom()
         yield _OVER_LOG, u, v, 1 / logarithmic_mean(u, v, node)
+    if (exps := _exps_in_regimes(node)) is not None:
+        of_exps = _OF_DIFFERENCES[sympy.exp]
+        yield of_exps, *exps, _put(of_exps, dict(zip((U, V), exps, strict=True)))
     if not (isinstance(node, Add) and len(node.args) == 2):
         return
     (first, second) = node.args
@@ -381,6 +387,17 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
             yield _OVER_LOGS, u, v, multiple / logarithmic_mean(u, v, head - other)
         elif (rule := _OF_DIFFERENCES.get(head.func)) is not None:
             yield rule, u, v, multiple * _put(rule, {U: u, V: v})
+
+
+def _exps_in_regimes(node: Expr) -> tuple[Expr, Expr] | None:
+    """u and v of exp(u) - exp(v), where another rule has been there before."""
+    near = node.args[0][0] if isinstance(node, sympy.Piecewise) else None
+    if not (isinstance(near, heads.times_exp) and isinstance(near.args[0], heads.expm1)):
+        return None
+    (difference,), v = near.args[0].args, near.args[1]
+    u = v + difference
+    (_, where), far = exp_less_exp(u, v).args
+    return (u, v) if node.args == ((near, where), far) else None
 
 
 def _multiple_of(u: Expr, multiple: Expr) -> Expr | None:

@@ -66,7 +66,6 @@ def with_regimes(node: Basic) -> Basic:
             or _limited_by_term(node)
             or _limited_over_symbol(node)
             or _limited_by_exponent(node)
-            or _limited_difference(node)
         )
         if limited is not None:
             return limited
@@ -95,7 +94,8 @@ def _is_regime(node: Basic) -> bool:
 def _is_absolute(size: Expr) -> bool:
     """Whether it is |u|, of which SymPy leaves alone what is positive: |p|*exp(-x)."""
     factors = Mul.make_args(size)
-    return size.has(Abs) and all(isinstance(f, Abs) or f.is_positive for f in factors)
+    absolute = [isinstance(factor, Abs) for factor in factors]
+    return any(absolute) and all(a or f.is_positive for a, f in zip(absolute, factors, strict=True))
 
 
 def _is_square(size: Expr) -> bool:
@@ -323,9 +323,14 @@ FRACTIONS = 720
 """Of what such coefficients are multiples of the inverse."""
 
 
+def _is_plain(node: Expr) -> bool:
+    """Whether it is of moderate size, and without branches that a regime would be one of."""
+    return trees.size(node) <= LIMIT and not node.has(Piecewise)
+
+
 def _limited(node: Mul) -> Expr | None:
     """A product of functions of one variable that is 0/0 at 0, with its limit there."""
-    if trees.size(node) > LIMIT or node.has(Piecewise):
+    if not _is_plain(node):
         return None
     bottoms = [f.base for f in node.args if isinstance(f, sympy.Pow) and f.exp.is_negative]
     candidates = {x for bottom in bottoms for x in bottom.free_symbols}
@@ -354,7 +359,7 @@ def _limited_at_origin(node: Mul) -> Expr | None:
 
     sin(r)/r of r = sqrt(x**2 + y**2): near 0 a polynomial in r**2, whose derivatives exist.
     """
-    if trees.size(node) > LIMIT or node.has(Piecewise):
+    if not _is_plain(node):
         return None
     if not any(map(_divides, node.args)):
         return None
@@ -397,6 +402,8 @@ def _limited_power(node: Expr) -> Expr | None:
     base, exponent = node.args
     if not (isinstance(base, Add) and S.One in base.args) or exponent.is_number:
         return None
+    if not _is_plain(node):
+        return None
     vanishing = base - 1
     divisors = [sympy.fraction(sympy.together(each))[1] for each in (vanishing, exponent)]
     product = sympy.cancel(vanishing * exponent)
@@ -410,6 +417,8 @@ def _limited_power(node: Expr) -> Expr | None:
 
 def _limited_by_exponent(node: Mul) -> Expr | None:
     """((1 + u)**p - 1)/p or (u**p - 1)/p, with its limit log(1 + u) or log(u) where p is 0."""
+    if not _is_plain(node):
+        return None
     for power in node.args:
         if isinstance(power, heads.pow1pm1):
             (vanishing, exponent), sign = power.args, S.One
@@ -428,35 +437,6 @@ def _limited_by_exponent(node: Mul) -> Expr | None:
             u = exponent * logarithm
             near = sign * rest * logarithm * heads.phi(S.One, u)
             return Piecewise((near, Abs(u) < RADII[-1]), (node, True), evaluate=False)
-    return None
-
-
-def _limited_difference(node: Mul) -> Expr | None:
-    """(exp(p*t) - exp(q*t))/(p - q), with its limit t*exp(p*t) where p is q."""
-    for total in node.args:
-        found = _difference(total)
-        if found is None:
-            continue
-        factor, u, exponent, far = found
-        others = Mul(*(each for each in node.args if each != total))
-        rest = _divided(others, u)
-        if rest is not None:
-            near = factor * rest * heads.times_exp(heads.phi(S.One, u), exponent)
-            return Piecewise((near, Abs(u) < RADII[0]), (others * far, True), evaluate=False)
-    return None
-
-
-def _difference(total: Expr) -> tuple[Expr, Expr, Expr, Expr] | None:
-    """factor, u and v of factor*expm1(u)*exp(v), and what it is elsewhere than near u = 0."""
-    if _is_regime(total) and isinstance(total.args[0][0], heads.times_exp):
-        (first, _), (far, _) = total.args
-        value, exponent = first.args
-        factor, value = value.as_coeff_Mul()
-        return (factor, value.args[0], exponent, far) if isinstance(value, heads.expm1) else None
-    if isinstance(total, Add) and len(total.args) == 2:
-        (a, first), (b, second) = (each.as_coeff_Mul() for each in total.args)
-        if a == -b and isinstance(first, sympy.exp) and isinstance(second, sympy.exp):
-            return a, sympy.expand(first.exp - second.exp), second.exp, total
     return None
 
 

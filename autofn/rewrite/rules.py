@@ -528,7 +528,8 @@ LOGARITHMS = (
 )  # fmt: skip
 
 
-def _exp_less_exp(u: Expr, v: Expr) -> Expr:
+def exp_less_exp(u: Expr, v: Expr) -> Expr:
+    """exp(u) - exp(v) in two regimes."""
     # The first of the two exponents is marked as done, by what no exponential sees.
     far = exp(Max(u, -_NOTHING)) - exp(v)
     near = exp(v) * expm1(minus(u, v))
@@ -689,7 +690,7 @@ SUMS = (
     Rule("cosh + sinh", cosh(U) + sinh(U), exp(U), _CANCELS, _ABRAMOWITZ, {U: -11.0}),
     Rule("exp - exp", exp(U) - exp(-U), 2 * sinh(U), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("exp + exp", exp(U) + exp(-U), 2 * cosh(U), "one function", _ABRAMOWITZ, {}),
-    Rule("exp - exp of a multiple", exp(U) - exp(V), _exp_less_exp(U, V),
+    Rule("exp - exp of a multiple", exp(U) - exp(V), exp_less_exp(U, V),
          _CANCELS, _GOLDBERG, {U: 1.3e-6, V: -1.7e-6},
          where=_is_new_multiple),
     Rule("power of c + u, less that of c", power(C + U, V) - power(C, V),
