@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import sympy
 from sympy import (
     Add,
@@ -23,6 +25,9 @@ LIMIT = 60
 VARIABLES = 8
 """Variables beyond which factoring a polynomial or reducing a fraction takes too long."""
 
+TERMS, EXPANDED = 40, 2000
+"""Terms, expanded, beyond which factoring a polynomial takes too long, or counting these does."""
+
 
 def compact(expr: Expr) -> Expr:
     """The cheapest of: as it stands, common factors pulled out, one reduced fraction.
@@ -39,7 +44,7 @@ def compact(expr: Expr) -> Expr:
     few = trees.size(hidden) <= LIMIT and len(trees.symbols(hidden)) <= VARIABLES
     if few and hidden.is_polynomial() and not hidden.has(sympy.Float):
         # x**2 + 2*x*y + y**2 cancels where (x + y)**2 does not.
-        candidates.append(sympy.factor(hidden))
+        candidates.append(factored(hidden))
     if few:
         candidates += _by_signs(hidden, shown)
     if few and isinstance(hidden, Add) and _divides_by_symbol(hidden):
@@ -204,7 +209,7 @@ def _with_signs(found: Expr, differences: dict[Expr, Expr], shown: dict[Symbol, 
         top, bottom = sympy.fraction(sympy.together(_replaced_in_sums(found, u, s * a)))
         if not top.is_polynomial(s) or bottom.has(s):
             continue
-        signed = sympy.factor(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
+        signed = factored(sympy.rem(sympy.expand(top), s**2 - 1, s) / bottom)
         if {s, a} <= {*Mul.make_args(signed)}:
             signed = signed / (s * a) * u
         if s in shown or not signed.has(s):
@@ -250,7 +255,7 @@ def _by_relations(fraction: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:
         if isinstance(node, heads.root_sum) and top.is_polynomial(symbol):
             a, c = node.args
             found = sympy.rem(found, symbol**2 - a**2 - c, symbol)
-    return [] if found == top else [sympy.factor(found) / bottom]
+    return [] if found == top else [factored(found) / bottom]
 
 
 def _fraction(expr: Expr) -> Expr:
@@ -267,8 +272,36 @@ def _fraction(expr: Expr) -> Expr:
         return expr
     shown = {symbol: root for root, symbol in opaque.items()}
     hidden, differences = in_differences(hidden)
-    found = sympy.factor(sympy.together(hidden)).xreplace(differences)
+    found = factored(hidden).xreplace(differences)
     return found.xreplace(shown).xreplace(shown)
+
+
+def factored(expr: Expr) -> Expr:
+    """One fraction in lowest terms, and its factors; not in these where that takes too long."""
+    fraction = sympy.together(expr)
+    if any(_has_many_terms(part) for part in sympy.fraction(fraction)):
+        return fraction
+    return sympy.factor(fraction)
+
+
+def _has_many_terms(polynomial: Expr) -> bool:
+    """Whether it has over TERMS of them, expanded."""
+    most = _terms_at_most(polynomial)
+    if most <= TERMS or most > EXPANDED:
+        return most > TERMS
+    expanded = sympy.expand(polynomial)
+    return len(Add.make_args(expanded)) > TERMS
+
+
+def _terms_at_most(polynomial: Expr) -> int:
+    if isinstance(polynomial, Add):
+        return sum(map(_terms_at_most, polynomial.args))
+    if isinstance(polynomial, Mul):
+        return math.prod(map(_terms_at_most, polynomial.args))
+    if isinstance(polynomial, Pow) and polynomial.exp.is_Integer and polynomial.exp > 0:
+        terms, exponent = _terms_at_most(polynomial.base), int(polynomial.exp)
+        return math.comb(terms + exponent - 1, exponent)
+    return 1
 
 
 def in_differences(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:

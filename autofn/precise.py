@@ -169,19 +169,55 @@ def _at(pole: float, quickly: Callable[[Any], Any], value: float) -> Callable[[A
     return lambda x: mpfr(value) if x == pole else quickly(x)
 
 
+SLOW = (2.0, 50.0)
+"""Where MPFR's erfc takes up to fifty times as long as the sum here."""
+
+GUARD = 20
+"""More bits, for what that sum loses."""
+
+
+def _erfc(x: Any) -> Any:
+    """erfc, by the trapezoidal rule for its integral over exp(-t**2)/(t**2 + x**2).
+
+    C. Chiarella and A. Reichel, On the evaluation of integrals related to the error function,
+    Mathematics of Computation 22 (1968); what the rule misses at the pole is added exactly.
+    """
+    if not SLOW[0] < x < SLOW[1]:
+        return gmpy2.erfc(x)
+    precision = gmpy2.get_context().precision
+    with in_bits(precision + GUARD):
+        step, terms = _trapezoidal(precision + GUARD)
+        square = x * x
+        total = sum((weight / (t + square) for t, weight in terms), 1 / (2 * square))
+        value = 2 * step * x * gmpy2.exp(-square) / gmpy2.const_pi() * total
+        if x * step < gmpy2.const_pi():
+            value -= 2 / gmpy2.expm1(2 * gmpy2.const_pi() * x / step)
+    return +value
+
+
+@cache
+def _trapezoidal(precision: int) -> tuple[Any, list[tuple[Any, Any]]]:
+    """A step that is exact to so many bits, and of each point after 0 its square and its weight."""
+    last = gmpy2.sqrt(precision * gmpy2.const_log2())
+    step = gmpy2.const_pi() / last
+    squares = [(k * step) ** 2 for k in range(1, int(last / step) + 2)]
+    return step, [(square, gmpy2.exp(-square)) for square in squares]
+
+
 _QUICK: Mapping[str, Callable[..., Any]] = {
     **{
         name: getattr(gmpy2, name)
         for name in "sqrt exp expm1 sinh cosh tanh sech asinh acosh sin cos tan asin acos atan "
-        "erf erfc gamma cbrt".split()
+        "erf gamma cbrt".split()
     },
+    "erfc": _erfc,
     "floor": lambda x: gmpy2.floor(x) if gmpy2.is_finite(x) else x,
     "ceil": lambda x: gmpy2.ceil(x) if gmpy2.is_finite(x) else x,
     "log": _at(0, gmpy2.log, -float("inf")),
     "log1p": _at(-1, gmpy2.log1p, -float("inf")),
     "sign": lambda x: x if gmpy2.is_nan(x) else mpfr(gmpy2.sign(x)),
     "atan2": lambda y, x: gmpy2.atan2(y + 0, x + 0),  # without -0
-    "ncdf": lambda x: gmpy2.erfc(-x / gmpy2.sqrt(mpfr(2))) / 2,
+    "ncdf": lambda x: _erfc(-x / gmpy2.sqrt(mpfr(2))) / 2,
 }
 
 sqrt, cbrt, exp, expm1, log, log1p, sign, floor, ceil = (

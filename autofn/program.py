@@ -73,6 +73,12 @@ class Node:
     axes: Axes = frozenset()
     number: bool = False
 
+    def of(self, args: tuple[int, ...]) -> Node:
+        """The same of other values."""
+        if args == self.args:
+            return self
+        return Node(self.op, args, self.n, self.constant, self.input, self.axes, self.number)
+
 
 def operation(nodes: Sequence[Node], op: str, args: tuple[int, ...], n: int | None = None) -> Node:
     """An operation on some of these values."""
@@ -669,10 +675,7 @@ def pruned(inputs: tuple[Input, ...], nodes: list[Node], outputs: Sequence[Outpu
             needed.add(index)
             stack.extend(nodes[index].args)
     order = {old: new for new, old in enumerate(sorted(needed))}
-    kept = tuple(
-        Node(n.op, tuple(order[a] for a in n.args), n.n, n.constant, n.input, n.axes, n.number)
-        for n in (nodes[old] for old in sorted(needed))
-    )
+    kept = tuple(nodes[old].of(tuple(order[a] for a in nodes[old].args)) for old in order)
     renamed = tuple(
         Output(o.name, None if o.node is None else order[o.node], o.like, o.direction)
         for o in outputs

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from typing import Any
 
+import gmpy2
 import mpmath
 import pytest
 import sympy
@@ -244,6 +245,17 @@ def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
             got, want = precise.wide(got), computed(precise.wide)
             alike = got == want or (mpmath.isnan(got) and mpmath.isnan(want))
             assert alike or abs(got - want) <= abs(want) * mpmath.mpf(2) ** -200, args
+
+
+@pytest.mark.parametrize("bits", [113, 240, 400])
+def test_erfc_is_that_of_mpfr(bits: int) -> None:
+    """To the last digit, where MPFR's takes long, and where it is used."""
+    for x in (-3.0, 1.9, 2.1, 3.7, 6.5, 11.0, 16.0, 17.3, 18.5, 21.0, 27.3, 49.0, 51.0):
+        with precise.in_bits(bits):
+            got = precise.erfc(gmpy2.mpfr(x))
+        with precise.in_bits(bits + 60):
+            want = gmpy2.erfc(gmpy2.mpfr(x))
+            assert abs(got / want - 1) < precise.power_of_two(-bits), x
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])

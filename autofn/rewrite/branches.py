@@ -171,12 +171,13 @@ def _with_one(program: Program, one: int, other: int, told: list[_Fact]) -> Prog
     """The program with one function in place of two, of the arguments of the first where all that
     holds; None where it would need itself."""
     nodes = list(program.nodes)
+    known = {(node.op, node.args, node.n): k for k, node in enumerate(nodes)}
 
     def added(op: str, args: tuple[int, ...], n: int | None = None) -> int:
-        node = operation(nodes, op, args, n)
-        if node not in nodes:
-            nodes.append(node)
-        return nodes.index(node)
+        found = known.setdefault((op, args, n), len(nodes))
+        if found == len(nodes):
+            nodes.append(operation(nodes, op, args, n))
+        return found
 
     args: list[int] = []
     for a, b in zip(nodes[one].args, nodes[other].args, strict=True):
@@ -199,7 +200,7 @@ def _with_one(program: Program, one: int, other: int, told: list[_Fact]) -> Prog
     if order is None:
         return None
     at = {old: new for new, old in enumerate(order)}
-    ordered = [replace(nodes[old], args=tuple(at[arg] for arg in wanted[old])) for old in order]
+    ordered = [nodes[old].of(tuple(at[arg] for arg in wanted[old])) for old in order]
     outputs = [
         replace(each, node=None if each.node is None else at[instead.get(each.node, each.node)])
         for each in program.outputs

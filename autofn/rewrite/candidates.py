@@ -87,6 +87,7 @@ class Candidates:
         self._lowered = lowered
         self._tensors = tensors
         self._seen: set[Program] = set()
+        self._unmerged: set[Program] = set()
 
     @functools.cached_property
     def _forms(self) -> list[tuple[tuple[str, ...], list[Result]]]:
@@ -167,6 +168,9 @@ class Candidates:
             ((*names, PARTS), compensated(plain)),
             ((*names, PARTS, SUMS), compensated(plain, sums=True)),
         ):
+            if made in self._unmerged:
+                continue
+            self._unmerged.add(made)
             program = merged(made)
             if program not in self._seen:
                 self._seen.add(program)

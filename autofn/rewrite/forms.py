@@ -12,7 +12,7 @@ from sympy import Abs, Add, Eq, Expr, Float, Integer, Max, Mul, Piecewise, S, Sy
 
 from autofn import functions as heads
 from autofn import trees
-from autofn.compact import LIMIT, in_differences, in_sines
+from autofn.compact import LIMIT, factored, in_differences, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
 from autofn.rewrite.exponentials import exponents, in_exponential
@@ -306,7 +306,7 @@ def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
     slope = plain.xreplace({t: S.One}) - below
     if sympy.expand(plain - slope * t - below) != 0:
         return None
-    slope, below = (sympy.factor(sympy.together(each)) for each in (slope, below))
+    slope, below = (factored(each) for each in (slope, below))
     return heads.times_exp(slope, u) + below
 
 
@@ -347,7 +347,7 @@ def _in_decay(expr: Expr, heads_in: set[Expr], u: Expr, sign: int) -> Expr | Non
     plain = expr.xreplace(exps | _by_exp(heads_in, grown))
     if not plain.is_rational_function():
         return None
-    found = sympy.factor(sympy.together(plain))
+    found = factored(plain)
     powers = (factor.as_base_exp() for factor in Mul.make_args(found))
     power = Add(*(exponent for base, exponent in powers if base == t))
     bounded = (found / t**power).xreplace({t: sympy.exp(-sign * u)})
@@ -440,7 +440,7 @@ def _one_fraction(node: Add) -> Expr | None:
     top, bottom = sympy.fraction(sympy.together(plain))
     if squares:
         top = sympy.rem(top, root**2 - square, root)
-    found = sympy.factor(top / bottom)
+    found = factored(top / bottom)
     if decimal:
         known = [each.base for each in trees.nodes(plain) if _is_inverse(each)]
         found = Mul(*(_as_known(factor, known) for factor in Mul.make_args(found)))

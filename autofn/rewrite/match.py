@@ -549,12 +549,28 @@ def _exponents(node: Expr) -> list[Expr]:
 
 
 def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None:
-    # Products with exp are whole by now: v*exp(u) - v is v times exp(u) - 1 all the same.
-    terms = [part for term in node.args for part in Add.make_args(_unfolded(term))]
-    for multiple, found, left in _partial_sums(rule.pattern, terms):
+    terms, functions = _terms_and_functions(node)
+    if not _functions_of(rule.pattern.args) <= functions:
+        return None
+    for multiple, found, left in _partial_sums(rule.pattern, list(terms)):
         if _holds(rule, found, parameters) and _stands_alone(rule, found, left, parameters):
             return Add(*left, multiple * _put(rule, found))
     return None
+
+
+@functools.lru_cache(maxsize=1000)
+def _terms_and_functions(node: Add) -> tuple[tuple[Expr, ...], frozenset[type]]:
+    # Products with exp are whole by now: v*exp(u) - v is v times exp(u) - 1 all the same.
+    terms = tuple(part for term in node.args for part in Add.make_args(_unfolded(term)))
+    return terms, _functions_of(terms)
+
+
+@functools.lru_cache(maxsize=1000)
+def _functions_of(terms: tuple[Expr, ...]) -> frozenset[type]:
+    """Those that are factors of terms, in powers too: a term is like a pattern only with its."""
+    factors = (factor for term in terms for factor in Mul.make_args(term))
+    bases = (each.base if isinstance(each, Pow) else each for each in factors)
+    return frozenset(base.func for base in bases if base.is_Function)
 
 
 def _stands_alone(

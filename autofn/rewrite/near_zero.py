@@ -184,6 +184,7 @@ def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
     return expr.xreplace({x: sympy.expand((T - shift) / scale)})
 
 
+@lru_cache(maxsize=10_000)
 def linear(u: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
     """The slope of a linear function of x, and its value at 0."""
     if trees.size(u) > LINEAR or not u.is_polynomial(x):

@@ -74,6 +74,7 @@ class Finite:
         self, lowered: Callable[[list[Result]], Program], results: list[Result]
     ) -> list[Result]:
         """The results, clamped where their program asks for it."""
+        lowered = _remembering(lowered)
         for name, x in self._tensors:
             program = lowered(results)
             if not any(self._failures(program, name)):
@@ -188,6 +189,12 @@ class Finite:
             exact(program, {**self._defaults, name: each}) for program in programs for each in at
         ]
         return [_is_constant(column) for column in zip(*values, strict=True)]
+
+
+def _remembering(lowered: Callable[[list[Result]], Program]) -> Callable[[list[Result]], Program]:
+    """The same; most results are looked at at several levels, and per tensor."""
+    kept = functools.cache(lambda results: lowered([*results]))
+    return lambda results: kept((*results,))
 
 
 WAVERING = (sympy.sin, sympy.cos, sympy.tan, heads.sinc, heads.spherical_bessel)

@@ -32,6 +32,9 @@ ARITHMETIC = frozenset(
 )
 """What takes an argument of any size."""
 
+RESTS = frozenset(("sum_rest", "product_rest", "constant_rest"))
+"""What is lost in rounding."""
+
 FAILS = (ZeroDivisionError, ValueError, OverflowError, TypeError, NoConvergence)
 
 
@@ -53,23 +56,22 @@ def _or_none(value: Any) -> Any:
 def _outputs(program: Program, point: Point, number: precise.Make) -> list[Any]:
     found: list[Any] = []
     for node in program.nodes:
-        op = node.op
-        if op == "input":
-            found.append(number(_given(node, point)))
-        elif op == "constant":
-            found.append(constant(node, number))
-        elif op.endswith("_rest") and op != "root_rest":
-            found.append(number(0))
-        else:
-            args = [found[arg] for arg in node.args]
-            try:
-                plain = _PLAIN.get(op)
-                value = _exact(op, args, node.n) if plain is None else plain(*args)
-            except FAILS:
-                value = math.nan
-            if not isinstance(value, mpfr):
-                value = precise.bounded(number(value) if type(value) in (int, float) else value)
-            found.append(value)
+        try:
+            if (plain := _PLAIN.get(node.op)) is not None:
+                value = plain(*[found[arg] for arg in node.args])
+            elif node.op in RESTS:
+                value = number(0)
+            elif not node.args:
+                value = number(_given(node, point)) if node.input else constant(node, number)
+                found.append(value)
+                continue
+            else:
+                value = _exact(node.op, [found[arg] for arg in node.args], node.n)
+        except FAILS:
+            value = math.nan
+        if type(value) is not mpfr:
+            value = precise.bounded(number(value) if type(value) in (int, float) else value)
+        found.append(value)
     return [None if o.node is None else found[o.node] for o in program.outputs]
 
 

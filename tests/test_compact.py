@@ -1,0 +1,23 @@
+"""Common factors and reduced fractions, and where they are not looked for."""
+
+import sympy
+
+from autofn.compact import TERMS, compact, factored
+
+X, M, L, S, A, B = sympy.symbols("x mu lam sigma _s0 _s1", real=True)
+
+
+def test_factors_and_one_fraction() -> None:
+    assert compact(X**2 + 2 * X * M + M**2) == (X + M) ** 2
+    assert compact(1 / (X + M) - X / (X + M) ** 2) == M / (X + M) ** 2
+
+
+def test_long_polynomials_are_not_factored() -> None:
+    """SymPy takes minutes for the factors of such a one, of an exponentially modified Gaussian."""
+    shift = L * S**2 + M - X
+    below = 2 * A * S**4 * shift**2 + 2 * B * S**6 + S**2 * shift**4
+    top = -below - L * S**2 * shift**5 - M * shift**5 + X * shift**5
+    assert len(sympy.expand(top).args) > TERMS
+    fraction = top / shift**5
+    assert factored(fraction) == sympy.together(fraction)
+    assert factored(shift**200 - 1) == sympy.together(shift**200 - 1)
