@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 
 import sympy
 from sympy import (
@@ -29,6 +30,7 @@ TERMS, EXPANDED = 40, 2000
 """Terms, expanded, beyond which factoring a polynomial takes too long, or counting these does."""
 
 
+@lru_cache(maxsize=10_000)
 def compact(expr: Expr) -> Expr:
     """The cheapest of: as it stands, common factors pulled out, one reduced fraction.
 
