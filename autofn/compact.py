@@ -288,20 +288,21 @@ def factored(expr: Expr) -> Expr:
 
 def _has_many_terms(polynomial: Expr) -> bool:
     """Whether it has over TERMS of them, expanded."""
-    most = _terms_at_most(polynomial)
+    most = terms_at_most(polynomial)
     if most <= TERMS or most > EXPANDED:
         return most > TERMS
     expanded = sympy.expand(polynomial)
     return len(Add.make_args(expanded)) > TERMS
 
 
-def _terms_at_most(polynomial: Expr) -> int:
+def terms_at_most(polynomial: Expr) -> int:
+    """How many terms a polynomial may have, expanded; other functions count as one."""
     if isinstance(polynomial, Add):
-        return sum(map(_terms_at_most, polynomial.args))
+        return sum(map(terms_at_most, polynomial.args))
     if isinstance(polynomial, Mul):
-        return math.prod(map(_terms_at_most, polynomial.args))
+        return math.prod(map(terms_at_most, polynomial.args))
     if isinstance(polynomial, Pow) and polynomial.exp.is_Integer and polynomial.exp > 0:
-        terms, exponent = _terms_at_most(polynomial.base), int(polynomial.exp)
+        terms, exponent = terms_at_most(polynomial.base), int(polynomial.exp)
         return math.comb(terms + exponent - 1, exponent)
     return 1
 

@@ -17,7 +17,7 @@ from sympy import Abs, Add, Basic, Expr, Float, Mul, Piecewise, S, Symbol, sqrt
 
 from autofn import functions as heads
 from autofn import trees
-from autofn.compact import LIMIT
+from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 
@@ -153,23 +153,17 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
 
     u may be a multiple of a symbol, which is in the expression by itself too.
     """
-    in_t = expr.xreplace({u: T, _mirrored(u): -T})
+    in_t = expr.xreplace({u: T})
     if in_t.free_symbols == {T}:
         return S.One, in_t
     for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
-        scaled = _scaled(in_t, x, u)
-        if scaled is not None:
+        scaled = _scaled(expr, x, u)
+        if scaled is not None and terms_at_most(scaled) <= EXPANDED:
             product = sympy.factor_terms(sympy.expand(scaled))
             factor, in_t = product.as_independent(T, as_Add=False)
             if in_t.free_symbols == {T} and _divides_no_more(factor, u):
                 return factor, in_t
     return None
-
-
-def _mirrored(u: Expr) -> Expr:
-    """-u, in the form that SymPy does not see it in: p*(x - y) for p*(y - x)."""
-    sums = [factor for factor in Mul.make_args(u) if isinstance(factor, Add)]
-    return u.xreplace({sums[0]: -sums[0]}) if sums else -u
 
 
 def _divides_no_more(factor: Expr, u: Expr) -> bool:
