@@ -13,7 +13,7 @@ def test_factors_and_one_fraction() -> None:
 
 
 def test_long_polynomials_are_not_factored() -> None:
-    """SymPy takes minutes for the factors of such a one, of an exponentially modified Gaussian."""
+    """SymPy may take minutes for the factors: it is of an exponentially modified Gaussian."""
     shift = L * S**2 + M - X
     below = 2 * A * S**4 * shift**2 + 2 * B * S**6 + S**2 * shift**4
     top = -below - L * S**2 * shift**5 - M * shift**5 + X * shift**5

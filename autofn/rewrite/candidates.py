@@ -87,7 +87,6 @@ class Candidates:
         self._lowered = lowered
         self._tensors = tensors
         self._seen: set[Program] = set()
-        self._unmerged: set[Program] = set()
 
     @functools.cached_property
     def _forms(self) -> list[tuple[tuple[str, ...], list[Result]]]:
@@ -168,12 +167,12 @@ class Candidates:
             ((*names, PARTS), compensated(plain)),
             ((*names, PARTS, SUMS), compensated(plain, sums=True)),
         ):
-            if made in self._unmerged:
+            if made in self._seen:
                 continue
-            self._unmerged.add(made)
             program = merged(made)
-            if program not in self._seen:
-                self._seen.add(program)
+            known = program in self._seen
+            self._seen |= {made, program}
+            if not known:
                 yield Candidate(", ".join(label) or "as derived", program)
 
 
