@@ -7,8 +7,9 @@ Expressions are first recognised in stable heads, so that their derivatives are 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache
 
 import sympy
 from sympy import (
@@ -286,14 +287,19 @@ def second_order(
     directions: tuple[Symbol, ...],
     parameters: frozenset[Symbol] = frozenset(),
     scales: frozenset[Symbol] = frozenset(),
+    variables: tuple[Symbol, ...] = (),
 ) -> tuple[Term, ...]:
-    """The vjp of a vjp: output k is the gradient of sum(directions * vjp) by `inputs[k]`."""
+    """The vjp of a vjp: output k is the gradient of sum(directions * vjp) by `inputs[k]`.
+
+    variables: by which the vjp's entries are the gradients of one function, if they are.
+    """
     d = Differentiator((*inputs, *directions), scales)
+    slope = _slopes(d, vjp, variables, parameters)
     return _terms(
-        (k, i, direction * _tidied(d(entry, each), parameters))
+        (k, i, direction * slope(i, each))
         for k, each in enumerate(inputs)
-        for i, (direction, entry) in enumerate(zip(directions, vjp, strict=True))
-        if entry is not None
+        for i, direction in enumerate(directions)
+        if vjp[i] is not None
     )
 
 
@@ -303,15 +309,45 @@ def pushed_forward(
     tangents: tuple[Symbol, ...],
     parameters: frozenset[Symbol] = frozenset(),
     scales: frozenset[Symbol] = frozenset(),
+    variables: tuple[Symbol, ...] = (),
 ) -> tuple[Term, ...]:
-    """The jvp of `values`: output k is the tangent of `values[k]`."""
+    """The jvp of `values`: output k is the tangent of `values[k]`.
+
+    variables: by which the values are the gradients of one function, if they are.
+    """
     d = Differentiator((*inputs, *tangents), scales)
+    slope = _slopes(d, values, variables, parameters)
     return _terms(
-        (k, i, t * _tidied(d(entry, each), parameters))
+        (k, i, t * slope(k, each))
         for k, entry in enumerate(values)
         if entry is not None
         for i, (t, each) in enumerate(zip(tangents, inputs, strict=True))
     )
+
+
+def _slopes(
+    d: Differentiator,
+    values: tuple[Expr | None, ...],
+    variables: tuple[Symbol, ...],
+    parameters: frozenset[Symbol],
+) -> Callable[[int, Symbol], Expr]:
+    """The derivative of a value, by its number, by a symbol.
+
+    Of two gradients of one function, by each other's variable, the first stands for both: what is
+    the same in fact is then the same in a program, too.
+    """
+
+    @cache
+    def slope(number: int, symbol: Symbol) -> Expr:
+        if symbol in variables[:number]:
+            other = variables.index(symbol)
+            if values[other] is not None:
+                return slope(other, variables[number])
+        value = values[number]
+        assert value is not None
+        return _tidied(d(value, symbol), parameters)
+
+    return slope
 
 
 def transposed(

@@ -271,9 +271,12 @@ def _variant(
     symbols = tuple(symbol for symbol, _ in vjp_inputs)
     known = parameters_of(definition), scales_of(definition)
     moving = tuple(symbol for symbol, _ in tangents)
+    # Not so if an output takes the place of what it was made of.
+    of_one = not derivation.own and not any(name in outputs for name in saved)
+    alike = derivation.variables if of_one else ()
     seconds = tuple(
         dataclasses.replace(each, expr=_by_cotangent(each.expr, derivation, frozenset(moving)))
-        for each in second_order(vjp, symbols, moving, *known)
+        for each in second_order(vjp, symbols, moving, *known, alike)
     )
     double_results = _results(
         seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True
@@ -337,7 +340,7 @@ def _variant(
         [*pushed, *vjp_inputs, *numbers],
         fixed,
         _results(
-            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), *known),
+            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), *known, alike),
             tuple(leaf.name for leaf in present),
             pushed,
             like=True,

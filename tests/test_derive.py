@@ -8,7 +8,7 @@ from sympy import Abs, Expr, Heaviside, Max, Min, Piecewise, cosh, erf, exp, log
 
 from autofn import Formula, FormulaError, formula
 from autofn import functions as heads
-from autofn.derive import Differentiator, derive
+from autofn.derive import Differentiator, derive, pushed_forward, second_order
 from autofn.functions import clamp, normcdf, sigmoid, sinc, softplus
 from autofn.plan import plan
 from autofn.recognise import recognise
@@ -262,3 +262,22 @@ def test_a_derivative_that_loses_nothing_has_no_series() -> None:
     assert variant.derivation.forward[0].has(sympy.Piecewise)
     (gradient,) = variant.derivation.vjp
     assert gradient is not None and not gradient.has(sympy.Piecewise)
+
+
+def test_mixed_second_derivatives_are_derived_once() -> None:
+    """d2/dxdy stands for d2/dydx, but not in a gradient of the user's own."""
+    gx, gy = 2 * x * y**3, 3 * x**2 * y**2
+    directions = s, t = sympy.symbols("s t", real=True)
+    terms = second_order((gx, gy), (x, y), directions, variables=(x, y))
+    found = {(each.output, each.direction): each.expr for each in terms}
+    assert found == {
+        (0, 0): 2 * s * y**3,
+        (0, 1): 6 * t * x * y**2,
+        (1, 0): 6 * s * x * y**2,
+        (1, 1): 6 * t * x**2 * y,
+    }
+    own = second_order((5 * x * y, gy), (x, y), directions)
+    mixed = {each.expr for each in own if each.output != each.direction}
+    assert mixed == {5 * s * x, 6 * t * x * y**2}
+    pushed = pushed_forward((None, gy), (x, y), directions, variables=(x, y))
+    assert [(each.output, each.direction) for each in pushed] == [(1, 0), (1, 1)]

@@ -133,14 +133,16 @@ AUTOFN_FN void bessel_basis_double_backward(
   const T v13 = T(0.6666666666666666) * spherical_bessel_pi<2, kWay>(v1, cutoff);
   const T v14 = T(0.3333333333333333) * sincpi<kWay>(v1, cutoff) - v13;
   const T v15 = n * (v9 * grad);
-  const T v16 = v2 * v15;
-  const T v18 = -grad * (v5 * (v14 * (T(31.00627668029982) * powi<3>(v3)))) * powi<3>(n);
-  const T v17 = v6 * grad * (T(2) * v2 * square(v0) - n * (v11 * (T(2) * v0)) - v2 * v10);
-  const T v20 = c0 ? -v5 * v16 : -v5 * v15 * (T(2) * v8 + v7 * (T(3.141592653589793) * v14));
-  const T v19 = along(d_x, c0 ? v6 * (n * v11 - v0 * v2) : -v5 * (v8 * v10));
-  grad_grad = v19 + along(d_n, v11 * v12);
-  grad_x = along(d_x, c0 ? v17 : v18) + along(d_n, -v12 * v16);
-  grad_n = along(d_x, v20) + along(d_n, -x * (grad * (v2 * (v9 * v12))));
+  const T v16 = v12 * v15;
+  const T v17 = T(2) * v8 + v7 * (T(3.141592653589793) * v14);
+  const T v18 = v5 * v15;
+  const T v20 = -grad * (v5 * (v14 * (T(31.00627668029982) * powi<3>(v3)))) * powi<3>(n);
+  const T v19 = v6 * grad * (T(2) * v2 * square(v0) - n * (v11 * (T(2) * v0)) - v2 * v10);
+  const T v21 = along(d_x, c0 ? v6 * (n * v11 - v0 * v2) : -v5 * (v8 * v10));
+  const T v22 = along(d_n, -x * (grad * (v2 * (v9 * v12))));
+  grad_grad = v21 + along(d_n, v11 * v12);
+  grad_x = along(d_x, c0 ? v19 : v20) + along(d_n, c0 ? -v2 * v16 : -v16 * v17);
+  grad_n = along(d_x, c0 ? -v2 * v18 : -v17 * v18) + v22;
 }
 }  // namespace scalar
 
@@ -162,14 +164,14 @@ AUTOFN_FN void bessel_basis_double_backward(
     const T v9 = v5 * d_n;
     const T v10 = T(0.6666666666666666) * spherical_bessel_pi<2, kWay>(v0, cutoff, v1);
     const T v11 = T(0.3333333333333333) * sincpi<kWay>(v0, cutoff, v1) - v10;
-    const T v12 = n * grad;
-    const T v13 = v4 * v9 * autofn::sinpi<kWay>(v0, cutoff, v1);
+    const T v12 = n * grad * (v8 * (v0 * v11) + T(2) * v2);
+    const T v13 = v4 * v9;
     const T v15 = -grad * (v6 * (T(31.00627668029982) * v11 * powi<3>(v3))) * powi<3>(n);
     const T v14 = along(d_n, v8 * v9 * autofn::cospi<kWay>(v0, cutoff, v1));
-    const T v16 = along(d_x, -v7 * v12 * (v8 * (v0 * v11) + T(2) * v2));
+    const T v16 = along(d_n, -x * (grad * v13) * autofn::sinpi<kWay>(v0, cutoff, v1));
     grad_grad = along(d_x, -v2 * v7 * square(n)) + v14;
     grad_x = along(d_x, v15) + along(d_n, -v12 * v13);
-    grad_n = v16 + along(d_n, -x * (grad * v13));
+    grad_n = along(d_x, -v7 * v12) + v16;
   } else {
     double grad_grad_, grad_x_, grad_n_;
     scalar::bessel_basis_double_backward<double, autofn::in_double<T, true>(kWay)>(grad, d_x, d_n,

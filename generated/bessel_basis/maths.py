@@ -75,21 +75,21 @@ def double_vjp(needs, d_x, d_n, grad, x, n, cutoff):
     v2 = v1 * n * x
     v5 = 1.4142135623730951 * torch.sqrt(v0)
     v4 = 9.869604401089358 / cutoff**2
+    v3 = _spherical_bessel(1, v2)
     grad_grad = grad_x = grad_n = None
     if d_x is not None:
         v6 = v5 * d_x
     if d_n is not None:
         v8 = v5 * d_n
-    if (needs[0] or needs[2]) and d_x is not None:
-        v3 = _spherical_bessel(1, v2)
-        v7 = v4 * v6
-    if (needs[1] or needs[2]) and d_x is not None:
+    if needs[1] or needs[2]:
         v9 = 0.6666666666666666 * _spherical_bessel(2, v2)
         v10 = 0.3333333333333333 * _sinc(v2) - v9
+    if (needs[0] or needs[2]) and d_x is not None:
+        v7 = v4 * v6
     if needs[1] or needs[2]:
-        v11 = n * grad
+        v11 = n * grad * (v2 * v10 + 2 * v3)
     if (needs[1] or needs[2]) and d_n is not None:
-        v12 = v4 * v8 * torch.sin(v2)
+        v12 = v4 * v8
     if needs[0] and d_x is not None:
         grad_grad = -v3 * v7 * n**2
     if needs[0] and d_n is not None:
@@ -99,9 +99,9 @@ def double_vjp(needs, d_x, d_n, grad, x, n, cutoff):
     if needs[1] and d_n is not None:
         grad_x = add(grad_x, -v11 * v12)
     if needs[2] and d_x is not None:
-        grad_n = -v7 * v11 * (v2 * v10 + 2 * v3)
+        grad_n = -v7 * v11
     if needs[2] and d_n is not None:
-        grad_n = add(grad_n, -x * (grad * v12))
+        grad_n = add(grad_n, -x * (grad * v12) * torch.sin(v2))
     return grad_grad, grad_x, grad_n
 
 
@@ -131,27 +131,28 @@ def vjp_jvp(needs, d_grad, d_x, d_n, grad, x, n, cutoff):
     d_grad_x = d_grad_n = None
     if d_x is not None or d_n is not None:
         v9 = v4 * grad
-    if needs[0] and (d_grad is not None or d_n is not None):
-        v3 = _spherical_bessel(1, v2)
-    if d_grad is not None:
-        v5 = v4 * d_grad
-    if needs[0] and (d_x is not None or d_n is not None):
+    v3 = _spherical_bessel(1, v2)
+    if d_x is not None or d_n is not None:
         v7 = 0.6666666666666666 * _spherical_bessel(2, v2)
         v8 = 0.3333333333333333 * _sinc(v2) - v7
+    if d_grad is not None:
+        v5 = v4 * d_grad
+    if d_x is not None:
+        v10 = v9 * d_x
+    if d_n is not None:
+        v11 = v6 * v9 * d_n
     if d_n is not None or d_x is not None:
-        v10 = n * (v6 * v9)
-    if needs[1] and (d_x is not None or d_n is not None):
-        sn0 = torch.sin(v2)
+        v12 = n * (v2 * v8 + 2 * v3)
     if needs[0] and d_grad is not None:
         d_grad_x = -v6 * (v3 * v5) * n**2
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, -v9 * (31.00627668029982 * v8) * d_x * n**3 / cutoff**3)
+        d_grad_x = add(d_grad_x, -v10 * (31.00627668029982 * v8) * n**3 / cutoff**3)
     if needs[0] and d_n is not None:
-        d_grad_x = add(d_grad_x, -v10 * d_n * (v2 * v8 + 2 * v3))
+        d_grad_x = add(d_grad_x, -v11 * v12)
     if needs[1] and d_grad is not None:
         d_grad_n = v1 * v5 * torch.cos(v2)
     if needs[1] and d_x is not None:
-        d_grad_n = add(d_grad_n, -d_x * (v10 * sn0))
+        d_grad_n = add(d_grad_n, -v10 * (v6 * v12))
     if needs[1] and d_n is not None:
-        d_grad_n = add(d_grad_n, -x * (d_n * (v9 * (v6 * sn0))))
+        d_grad_n = add(d_grad_n, -x * v11 * torch.sin(v2))
     return d_grad_x, d_grad_n

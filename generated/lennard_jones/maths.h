@@ -109,33 +109,31 @@ AUTOFN_FN void lennard_jones_double_backward(
     T grad, T d_x, T d_epsilon, T d_sigma, T x, T epsilon, T sigma, T& grad_grad, T& grad_x,
     T& grad_epsilon, T& grad_sigma) {
   const T v0 = T(24) * epsilon;
-  const T v1 = v0 * d_x;
-  const T v2 = powi<6>(sigma);
-  const T v3 = T(1) / x;
-  const T v4 = powi<6>(v3);
-  const T v5 = v2 * v4;
-  const T v6 = T(2) * v5 - T(1);
-  const T v7 = powi<7>(v3);
-  const T v8 = v2 * v7;
-  const T v9 = -v6 * v8;
-  const T v10 = T(4) * v5;
+  const T v1 = T(1) / x;
+  const T v2 = powi<7>(v1);
+  const T v3 = v2 * d_x;
+  const T v4 = powi<6>(sigma);
+  const T v5 = powi<6>(v1);
+  const T v6 = v4 * v5;
+  const T v7 = T(2) * v6 - T(1);
+  const T v8 = -v4 * v7;
+  const T v9 = v3 * v8;
+  const T v10 = T(4) * v6;
   const T v11 = powi<5>(sigma);
   const T v12 = v11 * d_sigma;
-  const T v13 = v4 * v6;
+  const T v13 = v5 * v7;
   const T v14 = v12 * v13;
-  const T v15 = T(24) * grad;
-  const T v16 = v15 * d_epsilon;
-  const T v17 = v10 - T(1);
-  const T v18 = epsilon * (grad * (T(144) * v7));
-  const T v22 = grad * (d_sigma * (v0 * v4)) * powi<4>(sigma) * (T(22) * v5 - T(5));
-  const T v19 = along(d_x, v1 * v9) + along(d_epsilon, v10 * d_epsilon * (v5 - T(1)));
-  const T v20 = along(d_x, grad * (v1 * v2 * powi<8>(v3)) * (T(26) * v5 - T(7)));
-  const T v21 = v20 + along(d_epsilon, -v8 * (v6 * v16));
-  const T v23 = along(d_x, -d_x * (v18 * (v11 * v17))) + along(d_epsilon, v16 * (v11 * v13));
+  const T v15 = v0 * grad;
+  const T v16 = T(24) * grad;
+  const T v17 = v16 * d_epsilon;
+  const T v18 = epsilon * (T(144) * grad) * (T(1) - v10);
+  const T v19 = along(d_x, v0 * v9) + along(d_epsilon, v10 * d_epsilon * (v6 - T(1)));
+  const T v20 = along(d_x, d_x * (v4 * (v15 * powi<8>(v1))) * (T(26) * v6 - T(7)));
+  const T v21 = along(d_sigma, d_sigma * (v5 * v15) * powi<4>(sigma) * (T(22) * v6 - T(5)));
   grad_grad = v19 + along(d_sigma, v0 * v14);
-  grad_x = v21 + along(d_sigma, -v18 * (v12 * v17));
-  grad_epsilon = along(d_x, d_x * (v9 * v15)) + along(d_sigma, v14 * v15);
-  grad_sigma = v23 + along(d_sigma, v22);
+  grad_x = v20 + along(d_epsilon, v8 * (v2 * v17)) + along(d_sigma, v2 * (v12 * v18));
+  grad_epsilon = along(d_x, v9 * v16) + along(d_sigma, v14 * v16);
+  grad_sigma = along(d_x, v3 * (v11 * v18)) + along(d_epsilon, v17 * (v11 * v13)) + v21;
 }
 
 }  // namespace autofn_lennard_jones

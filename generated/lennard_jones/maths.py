@@ -37,58 +37,59 @@ def vjp(needs, grad, x, epsilon, sigma):
 
 def double_vjp(needs, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v2 = sigma**6
-    v3 = 1 / x**6
-    v4 = v2 * v3
-    v5 = 2 * v4 - 1
-    v6 = 1 / x**7
+    v3 = sigma**6
+    v4 = 1 / x**6
+    v5 = v3 * v4
+    v6 = 2 * v5 - 1
+    v1 = 1 / x**7
     v10 = sigma**5
     grad_grad = grad_x = grad_epsilon = grad_sigma = None
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
         v0 = 24 * epsilon
     if needs[1] or needs[2] or needs[3]:
-        v14 = 24 * grad
+        v15 = 24 * grad
+    if (needs[0] or needs[2] or needs[3]) and d_x is not None:
+        v2 = v1 * d_x
     if (needs[0] or needs[1] or needs[2]) and (d_x is not None or d_epsilon is not None):
-        v7 = v2 * v6
+        v7 = -v3 * v6
     if needs[0] or needs[1] or needs[3]:
-        v9 = 4 * v4
+        v9 = 4 * v5
     if (needs[0] or needs[1] or needs[2]) and d_sigma is not None:
         v11 = v10 * d_sigma
     if (needs[0] or needs[2] or needs[3]) and (d_sigma is not None or d_epsilon is not None):
-        v12 = v3 * v5
-    if (needs[0] or needs[1]) and d_x is not None:
-        v1 = v0 * d_x
+        v12 = v4 * v6
     if (needs[0] or needs[2]) and d_x is not None:
-        v8 = -v5 * v7
+        v8 = v2 * v7
     if (needs[0] or needs[2]) and d_sigma is not None:
         v13 = v11 * v12
+    if (needs[1] or needs[3]) and (d_x is not None or d_sigma is not None):
+        v14 = v0 * grad
     if (needs[1] or needs[3]) and d_epsilon is not None:
-        v15 = v14 * d_epsilon
+        v16 = v15 * d_epsilon
     if (needs[1] or needs[3]) and (d_sigma is not None or d_x is not None):
-        v16 = v9 - 1
-        v17 = epsilon * (grad * (144 * v6))
+        v17 = epsilon * (144 * grad) * (1 - v9)
     if needs[0] and d_x is not None:
-        grad_grad = v1 * v8
+        grad_grad = v0 * v8
     if needs[0] and d_epsilon is not None:
-        grad_grad = add(grad_grad, v9 * d_epsilon * (v4 - 1))
+        grad_grad = add(grad_grad, v9 * d_epsilon * (v5 - 1))
     if needs[0] and d_sigma is not None:
         grad_grad = add(grad_grad, v0 * v13)
     if needs[1] and d_x is not None:
-        grad_x = grad * (v1 * v2) * (26 * v4 - 7) / x**8
+        grad_x = d_x * (v3 * v14) * (26 * v5 - 7) / x**8
     if needs[1] and d_epsilon is not None:
-        grad_x = add(grad_x, -v7 * (v5 * v15))
+        grad_x = add(grad_x, v7 * (v1 * v16))
     if needs[1] and d_sigma is not None:
-        grad_x = add(grad_x, -v17 * (v11 * v16))
+        grad_x = add(grad_x, v17 * (v1 * v11))
     if needs[2] and d_x is not None:
-        grad_epsilon = d_x * (v8 * v14)
+        grad_epsilon = v8 * v15
     if needs[2] and d_sigma is not None:
-        grad_epsilon = add(grad_epsilon, v13 * v14)
+        grad_epsilon = add(grad_epsilon, v13 * v15)
     if needs[3] and d_x is not None:
-        grad_sigma = -d_x * (v17 * (v10 * v16))
+        grad_sigma = v2 * (v10 * v17)
     if needs[3] and d_epsilon is not None:
-        grad_sigma = add(grad_sigma, v15 * (v10 * v12))
+        grad_sigma = add(grad_sigma, v16 * (v10 * v12))
     if needs[3] and d_sigma is not None:
-        grad_sigma = add(grad_sigma, grad * (d_sigma * (v0 * v3)) * sigma**4 * (22 * v4 - 5))
+        grad_sigma = add(grad_sigma, d_sigma * (v4 * v14) * sigma**4 * (22 * v5 - 5))
     return grad_grad, grad_x, grad_epsilon, grad_sigma
 
 
@@ -112,62 +113,59 @@ def jvp(d_x, d_epsilon, d_sigma, x, epsilon, sigma):
 
 def vjp_jvp(needs, d_grad, d_x, d_epsilon, d_sigma, grad, x, epsilon, sigma):
     """The tangent of each gradient."""
-    v2 = sigma**6
-    v3 = 1 / x**6
-    v4 = v2 * v3
-    v5 = 2 * v4 - 1
-    v0 = 1 / x**7
-    v13 = sigma**5
+    v3 = sigma**6
+    v4 = 1 / x**6
+    v5 = v3 * v4
+    v6 = 2 * v5 - 1
     d_grad_x = d_grad_epsilon = d_grad_sigma = None
-    if (needs[0] or needs[1]) and (d_grad is not None or d_x is not None or d_epsilon is not None):
-        v6 = 24 * v2
-    if d_sigma is not None or d_x is not None or d_epsilon is not None:
-        v14 = grad * v13
-    if (needs[1] or needs[2]) and (
-        d_sigma is not None or d_grad is not None or d_epsilon is not None
-    ):
-        v17 = 24 * v3
+    if d_x is not None or d_epsilon is not None or d_sigma is not None:
+        v8 = 24 * grad
+    v0 = 1 / x**7
+    v12 = sigma**5
     if (needs[0] or needs[2]) and (d_grad is not None or d_sigma is not None or d_x is not None):
         v1 = v0 * epsilon
+    if (needs[0] or needs[1]) and (d_grad is not None or d_epsilon is not None or d_x is not None):
+        v7 = -v3 * v6
     if d_sigma is not None or d_grad is not None or d_x is not None:
-        v11 = 4 * v4
+        v14 = 4 * v5
     if (needs[1] or needs[2]) and (
         d_sigma is not None or d_grad is not None or d_epsilon is not None
     ):
-        v18 = v5 * v17
-    if needs[0] and (d_grad is not None or d_epsilon is not None):
-        v7 = -v5 * v6
+        v16 = v4 * v6
+    if (needs[0] or needs[2]) and d_grad is not None:
+        v2 = 24 * d_grad
     if (needs[0] or needs[1]) and d_x is not None:
-        v8 = v6 * d_x
-    if (needs[0] or needs[2]) and (d_x is not None or d_sigma is not None):
-        v9 = epsilon * grad
+        v9 = v8 * d_x
+    if (needs[0] or needs[2]) and d_epsilon is not None:
+        v10 = v8 * d_epsilon
     if (needs[0] or needs[1]) and (d_epsilon is not None or d_x is not None):
-        v10 = v0 * grad
-    if (needs[0] or needs[2]) and (d_sigma is not None or d_x is not None):
-        v12 = v11 - 1
-        v16 = 144 * v1
+        v11 = v0 * v7
     if (needs[0] or needs[1]) and d_sigma is not None:
-        v15 = v14 * d_sigma
+        v13 = v12 * d_sigma
+    if (needs[0] or needs[2]) and (d_sigma is not None or d_x is not None):
+        v15 = grad * (144 * v1) * (1 - v14)
+    if needs[2] and (d_grad is not None or d_epsilon is not None):
+        v17 = v12 * v16
     if needs[0] and d_grad is not None:
-        d_grad_x = v1 * v7 * d_grad
+        d_grad_x = v7 * (v1 * v2)
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, v8 * v9 * (26 * v4 - 7) / x**8)
+        d_grad_x = add(d_grad_x, epsilon * (v3 * v9) * (26 * v5 - 7) / x**8)
     if needs[0] and d_epsilon is not None:
-        d_grad_x = add(d_grad_x, v7 * v10 * d_epsilon)
+        d_grad_x = add(d_grad_x, v10 * v11)
     if needs[0] and d_sigma is not None:
-        d_grad_x = add(d_grad_x, -v16 * (v12 * v15))
+        d_grad_x = add(d_grad_x, v13 * v15)
     if needs[1] and d_grad is not None:
-        d_grad_epsilon = v11 * d_grad * (v4 - 1)
+        d_grad_epsilon = d_grad * v14 * (v5 - 1)
     if needs[1] and d_x is not None:
-        d_grad_epsilon = add(d_grad_epsilon, -v8 * (v5 * v10))
+        d_grad_epsilon = add(d_grad_epsilon, v9 * v11)
     if needs[1] and d_sigma is not None:
-        d_grad_epsilon = add(d_grad_epsilon, v15 * v18)
+        d_grad_epsilon = add(d_grad_epsilon, v8 * (v13 * v16))
     if needs[2] and d_grad is not None:
-        d_grad_sigma = epsilon * (d_grad * (v13 * v18))
+        d_grad_sigma = epsilon * (v2 * v17)
     if needs[2] and d_x is not None:
-        d_grad_sigma = add(d_grad_sigma, -d_x * (v16 * (v12 * v14)))
+        d_grad_sigma = add(d_grad_sigma, d_x * (v12 * v15))
     if needs[2] and d_epsilon is not None:
-        d_grad_sigma = add(d_grad_sigma, d_epsilon * (v14 * v18))
+        d_grad_sigma = add(d_grad_sigma, v10 * v17)
     if needs[2] and d_sigma is not None:
-        d_grad_sigma = add(d_grad_sigma, d_sigma * (v9 * v17) * sigma**4 * (22 * v4 - 5))
+        d_grad_sigma = add(d_grad_sigma, epsilon * (d_sigma * (v4 * v8)) * sigma**4 * (22 * v5 - 5))
     return d_grad_x, d_grad_epsilon, d_grad_sigma

@@ -127,17 +127,17 @@ AUTOFN_FN void snake_double_backward(
   const T v2 = std::fma(alpha, x, -(alpha * x));
   const T v3 = sinc<kWay>(v0, v2);
   const T v4 = autofn::cos<kWay>(v0, v2);
-  const T v5 = v1 * grad * autofn::cos<kWay>(T(2) * v0, T(2) * v2);
-  const T v6 = autofn::sin<kWay>(v0, v2);
-  const T v7 = grad * (T(2) * d_alpha);
+  const T v5 = grad * autofn::cos<kWay>(T(2) * v0, T(2) * v2);
+  const T v6 = v1 * v5;
+  const T v7 = T(2) * d_alpha;
   const T v8 = spherical_bessel<1, kWay>(v0, v2);
   const T v9 = constant_rest<T>(0.7853981633974483, 3.061616997868383e-17);
   const T v10 = sum_rest(v0, T(0.7853981633974483)) + v2 + v9;
-  const T v11 = along(d_x, v1 * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v10)));
-  const T v12 = along(d_alpha, v7 * powi<3>(x) * (v3 * v8 - v3 * v6 - v4 * v8));
-  grad_grad = v11 + along(d_alpha, v3 * d_alpha * square(x) * (T(2) * v4 - v3));
-  grad_x = along(d_x, alpha * v5) + along(d_alpha, x * v7 * (v4 - v6) * (v4 + v6));
-  grad_alpha = along(d_x, x * v5) + v12;
+  const T v11 = v3 * v8 - v3 * autofn::sin<kWay>(v0, v2) - v4 * v8;
+  const T v12 = along(d_x, v1 * square(autofn::sin<kWay>(v0 + T(0.7853981633974483), v10)));
+  grad_grad = v12 + along(d_alpha, v3 * d_alpha * square(x) * (T(2) * v4 - v3));
+  grad_x = along(d_x, alpha * v6) + along(d_alpha, x * (v5 * v7));
+  grad_alpha = along(d_x, x * v6) + along(d_alpha, grad * v7 * powi<3>(x) * v11);
 }
 }  // namespace scalar
 

@@ -68,28 +68,28 @@ def double_vjp(needs, d_x, d_alpha, grad, x, alpha):
     grad_grad = grad_x = grad_alpha = None
     if d_x is not None:
         v1 = 2 * d_x
-    if d_alpha is not None:
-        cs0 = torch.cos(v0)
+    if needs[1] or needs[2]:
+        v3 = grad * torch.cos(2 * v0)
     if (needs[0] or needs[2]) and d_alpha is not None:
         v2 = _sinc(v0)
+        cs0 = torch.cos(v0)
     if (needs[1] or needs[2]) and d_x is not None:
-        v3 = v1 * grad * torch.cos(2 * v0)
+        v4 = v1 * v3
     if (needs[1] or needs[2]) and d_alpha is not None:
-        sn0 = torch.sin(v0)
-        v4 = grad * (2 * d_alpha)
+        v5 = 2 * d_alpha
     if needs[0] and d_x is not None:
         grad_grad = v1 * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_alpha is not None:
         grad_grad = add(grad_grad, v2 * d_alpha * x**2 * (2 * cs0 - v2))
     if needs[1] and d_x is not None:
-        grad_x = alpha * v3
+        grad_x = alpha * v4
     if needs[1] and d_alpha is not None:
-        grad_x = add(grad_x, x * v4 * (cs0 - sn0) * (cs0 + sn0))
+        grad_x = add(grad_x, x * (v3 * v5))
     if needs[2] and d_x is not None:
-        grad_alpha = x * v3
+        grad_alpha = x * v4
     if needs[2] and d_alpha is not None:
-        v5 = _spherical_bessel(1, v0)
-        grad_alpha = add(grad_alpha, v4 * x**3 * (v2 * v5 - v2 * sn0 - cs0 * v5))
+        v6 = _spherical_bessel(1, v0)
+        grad_alpha = add(grad_alpha, grad * v5 * x**3 * (v2 * v6 - v2 * torch.sin(v0) - cs0 * v6))
     return grad_grad, grad_x, grad_alpha
 
 
@@ -111,25 +111,25 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, grad, x, alpha):
     d_grad_x = d_grad_alpha = None
     if d_x is not None or d_alpha is not None:
         v1 = 2 * grad
-    if needs[1]:
-        cs0 = torch.cos(v0)
-    if needs[0] and (d_x is not None or d_alpha is not None):
         v2 = v1 * torch.cos(2 * v0)
+    if d_x is not None:
+        v3 = v2 * d_x
     if needs[1] and (d_grad is not None or d_alpha is not None):
-        v3 = _sinc(v0)
-    if needs[1] and (d_x is not None or d_alpha is not None):
-        sn0 = torch.sin(v0)
+        v4 = _sinc(v0)
+        cs0 = torch.cos(v0)
     if needs[0] and d_grad is not None:
         d_grad_x = 2 * d_grad * torch.sin(v0 + 0.7853981633974483)**2
     if needs[0] and d_x is not None:
-        d_grad_x = add(d_grad_x, alpha * (v2 * d_x))
+        d_grad_x = add(d_grad_x, alpha * v3)
     if needs[0] and d_alpha is not None:
         d_grad_x = add(d_grad_x, x * (v2 * d_alpha))
     if needs[1] and d_grad is not None:
-        d_grad_alpha = v3 * d_grad * x**2 * (2 * cs0 - v3)
+        d_grad_alpha = v4 * d_grad * x**2 * (2 * cs0 - v4)
     if needs[1] and d_x is not None:
-        d_grad_alpha = add(d_grad_alpha, x * (v1 * d_x) * (cs0 - sn0) * (cs0 + sn0))
+        d_grad_alpha = add(d_grad_alpha, x * v3)
     if needs[1] and d_alpha is not None:
-        v4 = _spherical_bessel(1, v0)
-        d_grad_alpha = add(d_grad_alpha, v1 * d_alpha * x**3 * (v3 * v4 - v3 * sn0 - cs0 * v4))
+        v5 = _spherical_bessel(1, v0)
+        d_grad_alpha = add(
+            d_grad_alpha, v1 * d_alpha * x**3 * (v4 * v5 - v4 * torch.sin(v0) - cs0 * v5)
+        )
     return d_grad_x, d_grad_alpha

@@ -58,9 +58,8 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     sn0 = torch.sin(v3)
     v1 = 1 / v0
     v8 = 1 / v0**2
+    v4 = _times_exp(sn0, alpha)
     grad_grad = grad_x = grad_alpha = grad_beta = None
-    if d_x is not None or d_alpha is not None:
-        v4 = _times_exp(sn0, alpha)
     if d_beta is not None:
         v9 = v8 * d_beta
     if (needs[1] or needs[2]) and (d_x is not None or d_alpha is not None):
@@ -70,17 +69,19 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if (needs[0] or needs[1] or needs[2]) and d_alpha is not None:
         v6 = v1 * d_alpha
     if (needs[1] or needs[2] or needs[3]) and d_beta is not None:
-        v11 = v9 * grad
+        v12 = v9 * grad
     if (needs[0] or needs[3]) and d_beta is not None:
         v7 = _times_exp(torch.sin(v2)**2, beta)
     if (needs[1] or needs[3]) and (d_x is not None or d_beta is not None):
-        v14 = 2 * v1
+        v15 = 2 * v1
     if (needs[1] or needs[2]) and (d_alpha is not None or d_x is not None):
         v10 = grad * (v4 + 2 * _times_exp(v2 * cs0, alpha))
+    if (needs[1] or needs[3]) and (d_beta is not None or d_x is not None):
+        v11 = _times_exp(v4, beta)
     if (needs[2] or needs[3]) and (d_beta is not None or d_alpha is not None):
-        v12 = _times_exp(v5, beta)
+        v13 = _times_exp(v5, beta)
     if needs[3] and (d_x is not None or d_alpha is not None):
-        v13 = v8 * grad
+        v14 = v8 * grad
     if needs[0] and d_x is not None:
         grad_grad = d_x * (v1 * v4 + 1)
     if needs[0] and d_alpha is not None:
@@ -88,23 +89,23 @@ def double_vjp(needs, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if needs[0] and d_beta is not None:
         grad_grad = add(grad_grad, -v7 * v9)
     if needs[1] and d_x is not None:
-        grad_x = grad * (d_x * v14) * _times_exp(cs0, 2 * alpha)
+        grad_x = grad * (d_x * v15) * _times_exp(cs0, 2 * alpha)
     if needs[1] and d_alpha is not None:
         grad_x = add(grad_x, v6 * v10)
     if needs[1] and d_beta is not None:
-        grad_x = add(grad_x, -v11 * _times_exp(sn0, beta + alpha))
+        grad_x = add(grad_x, -v11 * v12)
     if needs[2] and d_x is not None:
         grad_alpha = d_x * (v1 * v10)
     if needs[2] and d_alpha is not None:
         grad_alpha = add(grad_alpha, grad * (v2 * v6) * (sn0 + v3 * cs0))
     if needs[2] and d_beta is not None:
-        grad_alpha = add(grad_alpha, -v11 * v12)
+        grad_alpha = add(grad_alpha, -v12 * v13)
     if needs[3] and d_x is not None:
-        grad_beta = -v13 * d_x * _times_exp(v4, beta)
+        grad_beta = -d_x * (v11 * v14)
     if needs[3] and d_alpha is not None:
-        grad_beta = add(grad_beta, -d_alpha * (v12 * v13))
+        grad_beta = add(grad_beta, -d_alpha * (v13 * v14))
     if needs[3] and d_beta is not None:
-        grad_beta = add(grad_beta, v11 * (v14 * _times_exp(v7, beta) - v7))
+        grad_beta = add(grad_beta, v12 * (v15 * _times_exp(v7, beta) - v7))
     return grad_grad, grad_x, grad_alpha, grad_beta
 
 
@@ -132,26 +133,25 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     v3 = 2 * v2
     sn0 = torch.sin(v3)
     v1 = 1 / v0
-    v8 = 1 / v0**2
+    v9 = 1 / v0**2
+    v4 = _times_exp(sn0, alpha)
     d_grad_x = d_grad_alpha = d_grad_beta = None
-    if needs[0] or needs[1]:
-        v4 = _times_exp(sn0, alpha)
     if (needs[0] or needs[1]) and (d_x is not None or d_alpha is not None):
         cs0 = torch.cos(v3)
-    if d_beta is not None or d_x is not None:
-        v9 = grad * v8
+    if d_x is not None:
+        v5 = d_x * grad
     if d_alpha is not None:
         v6 = grad * d_alpha
     if d_beta is not None:
-        v10 = v9 * d_beta
+        v10 = grad * (v9 * d_beta)
     if (needs[1] or needs[2]) and (d_grad is not None or d_beta is not None or d_alpha is not None):
         v11 = v2 * sn0
-    if (needs[0] or needs[1]) and d_x is not None:
-        v5 = d_x * grad
     if (needs[0] or needs[2]) and (d_x is not None or d_beta is not None):
         v14 = 2 * v1
     if (needs[0] or needs[1]) and (d_alpha is not None or d_x is not None):
         v7 = v1 * (v4 + 2 * _times_exp(v2 * cs0, alpha))
+    if (needs[0] or needs[2]) and (d_beta is not None or d_x is not None):
+        v8 = _times_exp(v4, beta)
     if (needs[1] or needs[2]) and (d_beta is not None or d_alpha is not None):
         v12 = _times_exp(v11, beta)
     if needs[2] and (d_grad is not None or d_beta is not None):
@@ -163,7 +163,7 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if needs[0] and d_alpha is not None:
         d_grad_x = add(d_grad_x, v6 * v7)
     if needs[0] and d_beta is not None:
-        d_grad_x = add(d_grad_x, -v10 * _times_exp(v4, beta))
+        d_grad_x = add(d_grad_x, -v8 * v10)
     if needs[1] and d_grad is not None:
         d_grad_alpha = d_grad * (v1 * v11)
     if needs[1] and d_x is not None:
@@ -173,11 +173,11 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha, d_beta, grad, x, alpha, beta):
     if needs[1] and d_beta is not None:
         d_grad_alpha = add(d_grad_alpha, -v10 * v12)
     if needs[2] and d_grad is not None:
-        d_grad_beta = -d_grad * (v8 * v13)
+        d_grad_beta = -d_grad * (v9 * v13)
     if needs[2] and d_x is not None:
-        d_grad_beta = add(d_grad_beta, -d_x * v9 * _times_exp(sn0, beta + alpha))
+        d_grad_beta = add(d_grad_beta, -v5 * (v8 * v9))
     if needs[2] and d_alpha is not None:
-        d_grad_beta = add(d_grad_beta, -v6 * (v8 * v12))
+        d_grad_beta = add(d_grad_beta, -v6 * (v9 * v12))
     if needs[2] and d_beta is not None:
         d_grad_beta = add(d_grad_beta, v10 * (v14 * _times_exp(v13, beta) - v13))
     return d_grad_x, d_grad_alpha, d_grad_beta

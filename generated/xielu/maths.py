@@ -99,25 +99,24 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     if (needs[0] or needs[1] or needs[3]) and (d_x is not None or d_alpha_n is not None):
         v1 = torch.where(x >= eps, eps, x)
         c1 = eps > x
+        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1] or needs[2]) and (d_alpha_p is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
-    if (needs[0] or needs[1] or needs[3]) and d_x is not None:
-        e0 = torch.exp(torch.where(c1, v1, -math.inf))
-    if (needs[0] or needs[1] or needs[3]) and d_alpha_n is not None:
-        v3 = x - eps
     if (needs[1] or needs[2] or needs[3]) and d_x is not None:
-        v5 = d_x * grad
+        v4 = d_x * grad
     if (needs[0] or needs[1]) and d_x is not None:
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[2]) and d_alpha_p is not None:
         v2 = s0 * x**2
     if (needs[0] or needs[3]) and d_alpha_n is not None:
-        v4 = s1 * (_expm1mx(v1) - torch.relu(v3))
+        v3 = s1 * (_expm1mx(v1) - torch.relu(x - eps))
     if (needs[1] or needs[2]) and d_alpha_p is not None:
-        v6 = grad * d_alpha_p
+        v5 = grad * d_alpha_p
+    if (needs[1] or needs[3]) and (d_alpha_n is not None or d_x is not None):
+        v6 = e0 - 1
     if (needs[1] or needs[3]) and d_alpha_n is not None:
         v7 = grad * d_alpha_n
     if needs[0] and d_x is not None:
@@ -125,22 +124,21 @@ def double_vjp(needs, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n, beta
     if needs[0] and d_alpha_p is not None:
         grad_grad = add(grad_grad, torch.where(c0, v2 * d_alpha_p, 0))
     if needs[0] and d_alpha_n is not None:
-        grad_grad = add(grad_grad, torch.where(c0, 0, v4 * d_alpha_n))
+        grad_grad = add(grad_grad, torch.where(c0, 0, v3 * d_alpha_n))
     if needs[1] and d_x is not None:
-        grad_x = v5 * torch.where(c0, v0, torch.where(c1, e0 * (sp0 + beta), 0))
+        grad_x = v4 * torch.where(c0, v0, torch.where(c1, e0 * (sp0 + beta), 0))
     if needs[1] and d_alpha_p is not None:
-        grad_x = add(grad_x, torch.where(c0, x * (s0 * (2 * v6)), 0))
+        grad_x = add(grad_x, torch.where(c0, x * (s0 * (2 * v5)), 0))
     if needs[1] and d_alpha_n is not None:
-        v8 = s1 * v7 * (torch.where(c1, _expm1(v1), 0) - (v3 > 0).to(grad.dtype))
-        grad_x = add(grad_x, torch.where(c0, 0, v8))
+        grad_x = add(grad_x, torch.where(c0, 0, v6 * (s1 * v7)))
     if needs[2] and d_x is not None:
-        grad_alpha_p = torch.where(c0, x * (s0 * (2 * v5)), 0)
+        grad_alpha_p = torch.where(c0, x * (s0 * (2 * v4)), 0)
     if needs[2] and d_alpha_p is not None:
-        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v2 * v6 * torch.sigmoid(-alpha_p), 0))
+        grad_alpha_p = add(grad_alpha_p, torch.where(c0, v2 * v5 * torch.sigmoid(-alpha_p), 0))
     if needs[3] and d_x is not None:
-        grad_alpha_n = torch.where(c0, 0, s1 * v5 * (e0 - 1))
+        grad_alpha_n = torch.where(c0, 0, v6 * (s1 * v4))
     if needs[3] and d_alpha_n is not None:
-        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v4 * v7 * torch.sigmoid(-alpha_n)))
+        grad_alpha_n = add(grad_alpha_n, torch.where(c0, 0, v3 * v7 * torch.sigmoid(-alpha_n)))
     return grad_grad, grad_x, grad_alpha_p, grad_alpha_n
 
 
@@ -170,27 +168,26 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     if (needs[0] or needs[2]) and (d_grad is not None or d_x is not None or d_alpha_n is not None):
         v1 = torch.where(x >= eps, eps, x)
         c1 = eps > x
+        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if (needs[0] or needs[1]) and (d_alpha_p is not None or d_grad is not None or d_x is not None):
         s0 = torch.sigmoid(alpha_p)
     if (needs[0] or needs[2]) and (d_alpha_n is not None or d_grad is not None or d_x is not None):
         s1 = torch.sigmoid(alpha_n)
-    if needs[0] and (d_grad is not None or d_x is not None or d_alpha_n is not None):
-        e0 = torch.exp(torch.where(c1, v1, -math.inf))
     if d_x is not None:
         v2 = d_x * grad
-    if needs[2] and (d_grad is not None or d_x is not None or d_alpha_n is not None):
-        v6 = x - eps
     if needs[0] and (d_grad is not None or d_x is not None):
         v0 = 2 * _softplus(alpha_p)
         sp0 = _softplus(alpha_n)
     if (needs[0] or needs[1]) and d_alpha_p is not None:
         v3 = grad * d_alpha_p
+    if (needs[0] or needs[2]) and (d_alpha_n is not None or d_x is not None):
+        v4 = e0 - 1
     if (needs[0] or needs[2]) and d_alpha_n is not None:
-        v4 = grad * d_alpha_n
+        v5 = grad * d_alpha_n
     if needs[1] and (d_grad is not None or d_alpha_p is not None):
-        v5 = s0 * x**2
+        v6 = s0 * x**2
     if needs[2] and (d_grad is not None or d_alpha_n is not None):
-        v7 = s1 * (_expm1mx(v1) - torch.relu(v6))
+        v7 = s1 * (_expm1mx(v1) - torch.relu(x - eps))
     if needs[0] and d_grad is not None:
         d_grad_x = d_grad * torch.where(c0, beta + v0 * x, sp0 * e0 + e0 * beta - sp0)
     if needs[0] and d_x is not None:
@@ -198,18 +195,17 @@ def vjp_jvp(needs, d_grad, d_x, d_alpha_p, d_alpha_n, grad, x, alpha_p, alpha_n,
     if needs[0] and d_alpha_p is not None:
         d_grad_x = add(d_grad_x, torch.where(c0, x * (2 * s0 * v3), 0))
     if needs[0] and d_alpha_n is not None:
-        d_grad_x = add(d_grad_x, torch.where(c0, 0, s1 * v4 * (e0 - 1)))
+        d_grad_x = add(d_grad_x, torch.where(c0, 0, v4 * (s1 * v5)))
     if needs[1] and d_grad is not None:
-        d_grad_alpha_p = torch.where(c0, v5 * d_grad, 0)
+        d_grad_alpha_p = torch.where(c0, v6 * d_grad, 0)
     if needs[1] and d_x is not None:
         d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, x * (s0 * (2 * v2)), 0))
     if needs[1] and d_alpha_p is not None:
-        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v3 * v5 * torch.sigmoid(-alpha_p), 0))
+        d_grad_alpha_p = add(d_grad_alpha_p, torch.where(c0, v3 * v6 * torch.sigmoid(-alpha_p), 0))
     if needs[2] and d_grad is not None:
         d_grad_alpha_n = torch.where(c0, 0, v7 * d_grad)
     if needs[2] and d_x is not None:
-        v8 = v2 * s1 * (torch.where(c1, _expm1(v1), 0) - (v6 > 0).to(grad.dtype))
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v8))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v4 * (v2 * s1)))
     if needs[2] and d_alpha_n is not None:
-        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v4 * v7 * torch.sigmoid(-alpha_n)))
+        d_grad_alpha_n = add(d_grad_alpha_n, torch.where(c0, 0, v5 * v7 * torch.sigmoid(-alpha_n)))
     return d_grad_x, d_grad_alpha_p, d_grad_alpha_n
