@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -51,10 +51,42 @@ LOST = 2.0**20
 
 @dataclass(frozen=True)
 class Sample:
-    """Points, and per point the truth of each output; None where it is not judged."""
+    """Points, and per point the truth of each output; None where it is not judged.
+
+    Nor is it near a root, where scaling the tensors turns its sign. program: whose the truths are,
+    and scaled: the names of its tensors. Whether a root is near is only asked where it matters.
+    """
 
     points: tuple[Point, ...]
     truths: tuple[tuple[Any, ...], ...]
+    program: Program | None = None
+    scaled: frozenset[str] = frozenset()
+    _roots: dict[int, tuple[bool, ...]] = field(
+        init=False, default_factory=dict, repr=False, compare=False
+    )
+
+    def is_near_root(self, number: int, output: int) -> bool:
+        """Whether an output changes its sign when the tensors of a point, by number, are scaled."""
+        if self.program is None:
+            return False
+        if number not in self._roots:
+            point = self.points[number]
+            if any(math.isinf(value) for value in point.values()):
+                near = [False] * len(self.truths[number])
+            else:
+                beside = [
+                    exact(
+                        self.program,
+                        {n: v * s if n in self.scaled else v for n, v in point.items()},
+                    )
+                    for s in NEAR_ROOT
+                ]
+                near = [
+                    value is not None and any(each[k] * value < 0 for each in beside)
+                    for k, value in enumerate(self.truths[number])
+                ]
+            self._roots[number] = tuple(near)
+        return self._roots[number][output]
 
     @cached_property
     def columns(self) -> Columns:
@@ -92,36 +124,17 @@ NEAR_ROOT = (7 / 8, 9 / 8)
 def sampled(
     program: Program, points: Iterable[Point], scaled: frozenset[str], form: Format = SINGLE
 ) -> Sample:
-    """The truths of a program. Near a root, where scaling the inputs turns the sign, is not judged.
+    """The truths of a program. What is not finite is not judged.
 
     scaled: the names of the inputs that are tensors. form: what the results are to be.
     """
-    kept: list[Point] = []
-    truths: list[tuple[Any, ...]] = []
-    for point in points:
-        here = exact(program, point)
-        scales = (
-            NEAR_ROOT if any(value is not None and mp.isfinite(value) for value in here) else ()
-        )
-        beside = [
-            exact(program, {n: v * s if n in scaled else v for n, v in point.items()})
-            for s in scales
-        ]
-        kept.append(point)
-        truths.append(
-            tuple(
-                _judged(value, [each[k] for each in beside], point, form)
-                for k, value in enumerate(here)
-            )
-        )
-    return Sample(tuple(kept), tuple(truths))
+    kept = tuple(points)
+    truths = tuple(tuple(_judged(value, form) for value in exact(program, point)) for point in kept)
+    return Sample(kept, truths, program, scaled)
 
 
-def _judged(value: Any, beside: Sequence[Any], point: Point, form: Format) -> Any:
+def _judged(value: Any, form: Format) -> Any:
     if value is None or not mp.isfinite(value) or not mp.isfinite(rounded(value, form)):
-        return None
-    at_infinity = any(abs(v) == float("inf") for v in point.values())
-    if not at_infinity and any(v * value < 0 for v in beside):
         return None
     return value
 
@@ -150,13 +163,16 @@ def error(
     bad, worst, number = 0, 0.0, None
     order = range(len(sample.points)) if order is None else order
     for numbers in _batches(order) if best else [order]:
-        for index, row in zip(numbers, _errors(program, sample, numbers, form, mild), strict=True):
-            for off in row:
-                if off > LOST:
+        off = _off_by(program, sample, numbers, form, mild)
+        for index, row in zip(numbers, off.T.tolist(), strict=True):
+            for output, each in enumerate(row):
+                if each <= worst or sample.is_near_root(index, output):
+                    continue
+                if each > LOST:
                     bad += 1
                     number = index if bad == 1 else number
-                elif off > worst:
-                    worst, number = off, number if bad else index
+                else:
+                    worst, number = each, number if bad else index
             if best and (bad > best.bad or (bad == best.bad and worst > HOPELESS * best.ulp)):
                 return Error(bad, worst, _at(sample, number), number, whole=False)
     return Error(bad, worst, _at(sample, number), number)
@@ -174,56 +190,72 @@ def worst(
     program: Program, sample: Sample, many: int, *, mild: bool = False
 ) -> tuple[Error, list[Point]]:
     """The error of a program, and so many points where it is largest."""
-    numbers = range(len(sample.points))
-    rows = _errors(program, sample, numbers, SINGLE, mild)
-    order = sorted(numbers, key=lambda k: -max(rows[k], default=0.0))
-    every = [off for row in rows for off in row]
-    bad, ulp = sum(off > LOST for off in every), max((o for o in every if o <= LOST), default=0.0)
+    off = _off_by(program, sample, range(len(sample.points)), SINGLE, mild)
+    _without_roots(off, sample, off > LOST)
+    roots = True
+    while roots:
+        order = np.argsort(-off.max(axis=0, initial=0.0), kind="stable").tolist()
+        ordinary = np.where(off > LOST, 0.0, off)
+        largest = ordinary == (ulp := float(ordinary.max(initial=0.0)))
+        largest[:, order[:many]] = True
+        roots = _without_roots(off, sample, largest)
     number = order[0] if order else None
-    return Error(bad, ulp, _at(sample, number), number), [sample.points[k] for k in order[:many]]
+    found = Error(int((off > LOST).sum()), ulp, _at(sample, number), number)
+    return found, [sample.points[k] for k in order[:many]]
+
+
+def _without_roots(off: Column, sample: Sample, where: Column) -> bool:
+    """Whether there were results near roots among these, which are no longer off."""
+    found = [
+        (k, n) for k, n in np.argwhere(where & (off > 0)).tolist() if sample.is_near_root(n, k)
+    ]
+    for each in found:
+        off[each] = 0.0
+    return bool(found)
 
 
 def not_finite(program: Program, sample: Sample) -> int:
     """How many results are NaN or infinite, and should not be."""
-    rows = _errors(program, sample, range(len(sample.points)), SINGLE, mild=False)
-    return sum(off == math.inf for row in rows for off in row)
+    off = _off_by(program, sample, range(len(sample.points)), SINGLE, mild=False)
+    infinite = np.argwhere(off == math.inf).tolist()
+    return sum(not sample.is_near_root(number, output) for output, number in infinite)
 
 
-def _errors(
+def _off_by(
     program: Program, sample: Sample, numbers: Sequence[int], form: Format, mild: bool
-) -> list[list[float]]:
-    """Per point of these, those of its outputs that are judged."""
-    if not numbers:
-        return []
-    given = sample.mild if mild else sample.columns
+) -> Column:
+    """How far each output is off at each of these points; 0 where it is not judged."""
     chosen = [*numbers]
-    given = given.at(chosen)
+    off = np.zeros((len(program.outputs), len(chosen)))
+    if not chosen:
+        return off
+    given = (sample.mild if mild else sample.columns).at(chosen)
     found = in_form(program, given, form)
     names = [each.name for each in program.inputs if each.name in given.values]
     sizes = np.abs([given.values[name] for name in names])
     ordinary = np.all((ORDINARY[0] < sizes) & (sizes < ORDINARY[1]), axis=0)
-    rows: list[list[float]] = [[] for _ in chosen]
-    for values, column in zip(found, sample.split, strict=True):
+    for k, (values, column) in enumerate(zip(found, sample.split, strict=True)):
         if values is None:
             continue
         truths = column[:, chosen]
-        off = _off(values, truths, form)
+        off[k] = np.where(np.isnan(truths[0]), 0.0, _off(values, truths, form))
         # Terms that cancel to the last digit: what is left of them is none to be counted.
-        off[np.all(truths == 0, axis=0) & ordinary & np.isfinite(values)] = 0.0
-        for row, each, judged in zip(rows, off.tolist(), ~np.isnan(truths[0]), strict=True):
-            if judged:
-                row.append(each)
-    return rows
+        off[k, np.all(truths == 0, axis=0) & ordinary & np.isfinite(values)] = 0.0
+    return off
 
 
 def is_within(program: Program, sample: Sample, limits: Sequence[tuple[Format, float]]) -> bool:
     """Whether each output is nowhere off by more than its limit, in units of its format."""
     found = in_single(program, sample.columns)
-    return all(
-        bool(np.all(_is_beyond(truths[0], form) | (_off(values, truths, form) <= limit)))
-        for values, truths, (form, limit) in zip(found, sample.split, limits, strict=True)
-        if values is not None
-    )
+    for k, (values, truths, (form, limit)) in enumerate(
+        zip(found, sample.split, limits, strict=True)
+    ):
+        if values is None:
+            continue
+        beyond = ~_is_beyond(truths[0], form) & (_off(values, truths, form) > limit)
+        if not all(sample.is_near_root(number, k) for number in np.flatnonzero(beyond).tolist()):
+            return False
+    return True
 
 
 def _is_beyond(values: Column, form: Format) -> Column:

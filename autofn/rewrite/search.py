@@ -347,13 +347,11 @@ def fails_in_single(program: Program, sample: Sample) -> bool:
 
     Those so small that their parts may be subnormal need no digits.
     """
-    judged = Sample(
-        sample.points,
-        tuple(
-            tuple(None if t is None or is_in_doubt(t) else t for t in truths)
-            for truths in sample.truths
-        ),
+    digits = tuple(
+        tuple(None if t is None or is_in_doubt(t) else t for t in truths)
+        for truths in sample.truths
     )
+    judged = replace(sample, truths=digits)
     single, double = (replace(program, arithmetic=each) for each in ("single", "double"))
     lost = error(single, judged).bad
     if lost > 0 and lost > error(double, judged).bad:
