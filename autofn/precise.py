@@ -186,7 +186,7 @@ def _erfc(x: Any) -> Any:
         return gmpy2.erfc(x)
     precision = gmpy2.get_context().precision
     with in_bits(precision + GUARD):
-        step, terms = _trapezoidal(precision + GUARD)
+        step, terms = trapezoidal(precision + GUARD)
         square = x * x
         total = sum((weight / (t + square) for t, weight in terms), 1 / (2 * square))
         value = 2 * step * x * gmpy2.exp(-square) / gmpy2.const_pi() * total
@@ -196,7 +196,7 @@ def _erfc(x: Any) -> Any:
 
 
 @cache
-def _trapezoidal(precision: int) -> tuple[Any, list[tuple[Any, Any]]]:
+def trapezoidal(precision: int) -> tuple[Any, list[tuple[Any, Any]]]:
     """A step that is exact to so many bits, and of each point after 0 its square and its weight."""
     last = gmpy2.sqrt(precision * gmpy2.const_log2())
     step = gmpy2.const_pi() / last

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 
 from autofn.rewrite import machine
-from autofn.rewrite.formats import SINGLE, rounded
+from autofn.rewrite.formats import DOUBLE, SINGLE, rounded
 
 ANY = st.floats(width=32, allow_nan=False)
 FINITE = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -104,3 +104,33 @@ def test_polynomials(t: float, terms: list[float]) -> None:
             value = rounded(value * mp.mpf(t) + mp.mpf(term), SINGLE)
         columns = [np.array([term]) for term in terms]
         assert is_same(computed(lambda t: machine.polynomial(t, columns), t), float(value))
+
+
+# --- float64 -----------------------------------------------------------------------------------
+
+DOUBLES = st.floats(min_value=-1e30, max_value=1e30)
+
+
+@given(DOUBLES, DOUBLES, DOUBLES, st.integers(-130, 5))
+@example(1.0 + 2.0**-52, 1.0 - 2.0**-52, -1.0, 0)
+@example(1.0 + 2.0**-52, 1.0 + 2.0**-52, 2.0**-110, 0)
+def test_what_is_known_of_float64(a: float, b: float, c: float, by: int) -> None:
+    """c is also made so that the product nearly cancels, or is a tie."""
+    for third in (c, -a * b * (1 + 2.0**by), a * b * 2.0**by):
+        columns = [np.array([each]) for each in (a, b, third)]
+        with np.errstate(all="ignore"):
+            value, known = machine.fma_in_double(*columns)
+            rest, also = machine.product_rest_in_double(*columns[:2])
+        with mp.workprec(2000):
+            x, y, z = as_digits(a, b, third)
+            if known[0]:
+                assert value[0] == float(rounded(x * y + z, DOUBLE))
+            if also[0]:
+                assert rest[0] == float(x * y - rounded(x * y, DOUBLE))
+
+
+def test_ordinary_numbers_of_float64_are_known() -> None:
+    rng = np.random.default_rng(0)
+    a, b, c = rng.standard_normal((3, 100))
+    assert machine.fma_in_double(a, b, c)[1].all()
+    assert machine.product_rest_in_double(a, b)[1].all()

@@ -66,11 +66,7 @@ NATIVE: Mapping[str, Callable[..., Column]] = {
 
 def fma(a: Column, b: Column, c: Column) -> Column:
     """a * b + c in float32, rounded once. The product is exact in float64."""
-    total, rest = _two_sum(a * b, c)
-    # To odd: no tie between numbers of float32 that is none.
-    odd = np.asarray(total).view(np.int64) & 1 == 1
-    toward = np.nextafter(total, np.copysign(np.inf, rest))
-    return single(np.where((rest != 0) & np.isfinite(total) & ~odd, toward, total))
+    return single(_to_odd(*_two_sum(a * b, c)))
 
 
 def polynomial(t: Column, terms: Sequence[Column]) -> Column:
@@ -79,6 +75,60 @@ def polynomial(t: Column, terms: Sequence[Column]) -> Column:
     for term in rest:
         value = fma(value, t, term)
     return value
+
+
+SPLIT = 2.0**27 + 1
+SAFE = (2.0**-900, 2.0**900)
+"""Sizes of which products and what they lose are numbers of float64."""
+
+
+def fma_in_double(a: Column, b: Column, c: Column) -> tuple[Column, Column]:
+    """a * b + c in float64, rounded once, and where that is known.
+
+    S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
+    rounding to odd, IEEE Transactions on Computers 57 (2008).
+    """
+    high, low = product_in_double(a, b)
+    total, rest = _two_sum(c, low)
+    value, more = _two_sum(high, total)
+    last = _to_odd(*_two_sum(rest, more))
+    found = value + last
+    known = _is_safe(a, b, high) & (np.abs(c) < SAFE[1]) & (np.abs(found) > SAFE[0])
+    return found, known
+
+
+def product_rest_in_double(a: Column, b: Column) -> tuple[Column, Column]:
+    """What a * b loses in rounding to float64, and where that is known."""
+    high, low = product_in_double(a, b)
+    return low, _is_safe(a, b, high)
+
+
+def product_in_double(a: Column, b: Column) -> tuple[Column, Column]:
+    """A product, and what it lost (Veltkamp, Dekker), of numbers that are not too large."""
+    product = a * b
+    (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)
+    rest = ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
+    return product, rest
+
+
+def _halves(value: Column) -> tuple[Column, Column]:
+    large = SPLIT * value
+    high = large - (large - value)
+    return high, value - high
+
+
+def _is_safe(a: Column, b: Column, product: Column) -> Column:
+    size = np.abs(product)
+    small = np.maximum(np.abs(a), np.abs(b)) < SAFE[1]
+    safe: Column = small & (((size > SAFE[0]) & (size < SAFE[1])) | (a == 0) | (b == 0))
+    return safe
+
+
+def _to_odd(total: Column, rest: Column) -> Column:
+    """A sum to odd: no tie between coarser numbers that is none."""
+    odd = np.asarray(total).view(np.int64) & 1 == 1
+    toward = np.nextafter(total, np.copysign(np.inf, rest))
+    return np.where((rest != 0) & np.isfinite(total) & ~odd, toward, total)
 
 
 def power(value: Any, n: int, rounded: Callable[[Any], Any]) -> Any:

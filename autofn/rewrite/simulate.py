@@ -27,7 +27,7 @@ from autofn.ops import (
     quick_ulp,
 )
 from autofn.program import Node, Program
-from autofn.rewrite import machine
+from autofn.rewrite import extended, machine
 from autofn.rewrite.formats import DOUBLE, DOUBLE_DOUBLE, EXACT, SINGLE, Format, arithmetic, near
 from autofn.rewrite.machine import Column
 from autofn.rewrite.truth import FAILS, Point, constant, value_of
@@ -217,12 +217,44 @@ def _native(
 def _of_each(
     node: Node, index: int, args: list[Column], given: Columns, form: Format, quick: bool
 ) -> Column:
-    """An operation at each point by itself."""
+    """An operation whose results MPFR knows, at each point by itself where need be."""
+    turns = _turns(index, given.seeds)
+    args = [np.broadcast_to(arg, len(given)) for arg in args]
+    found, known = _quickly(node.op, args, turns, form, quick)
+    if known.all():
+        return found
     function = _function_of_floats(node.op, node.n, form, quick)
-    each = zip(*(np.broadcast_to(arg, len(given)).tolist() for arg in args), strict=True)
-    rows = zip(each, given.seeds, strict=True)
+    left = np.flatnonzero(~known)
+    each = zip(*(arg[left].tolist() for arg in args), strict=True)
     with precise.in_bits(WORKING):
-        return np.array([function(row)[_turn(index, seed)] for row, seed in rows])
+        rows = [function(row)[turn] for row, turn in zip(each, turns[left].tolist(), strict=True)]
+    if len(rows) == len(given):
+        return np.array(rows)
+    found[left] = rows
+    return found
+
+
+def _quickly(
+    op: str, args: list[Column], turns: Column, form: Format, quick: bool
+) -> tuple[Column, Column]:
+    """The results that are known without MPFR, and where they are."""
+    if form is DOUBLE and op == "product_rest":
+        return machine.product_rest_in_double(*args)
+    if form is DOUBLE and op == "fma":
+        return machine.fma_in_double(*args)
+    if form is DOUBLE and op == "polynomial":
+        t, value, *rest = args
+        known: Column = np.ones(len(turns), bool)
+        for term in rest:
+            value, also = machine.fma_in_double(value, t, term)
+            known = known & also
+        return value, known
+    if not quick or form is DOUBLE:
+        relative = QUICK_DOUBLE if quick and quick_double(op) else 0.0
+        found = extended.off_by(op, args, turns, form, OPS[op].ulp - 0.5, relative)
+        if found is not None:
+            return found
+    return np.empty(len(turns)), np.zeros(len(turns), bool)
 
 
 @cache
@@ -269,8 +301,12 @@ def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
     return args
 
 
+def _turns(index: int, seeds: Sequence[int | None]) -> Column:
+    """The signs of a function's errors: any fixed choice that mixes; 0 for none."""
+    return np.array([_turn(index, seed) for seed in seeds])
+
+
 def _turn(index: int, seed: int | None) -> int:
-    """The sign of a function's error: any fixed choice that mixes; 0 for none."""
     if seed is None:
         return 0
     return 1 if ((index * 2654435761 + seed * 40503) >> 7) & 1 else -1
