@@ -7,6 +7,7 @@ vectorise it on a CPU and nvcc compiles the same text for a GPU.
 from __future__ import annotations
 
 import functools
+import math
 import re
 import textwrap
 from collections.abc import Sequence
@@ -15,7 +16,7 @@ from dataclasses import replace
 import sympy
 from sympy import S, oo
 
-from autofn.backends.text import ATOM, Dialect, Text, render
+from autofn.backends.text import ATOM, PRODUCT, Dialect, Text, render
 from autofn.names import Namer
 from autofn.ops import CPP_HELPERS, DOUBLE_DOUBLE, OPS, WAVES
 from autofn.plan import Kernel
@@ -24,7 +25,7 @@ from autofn.program import Node, Program
 WIDTH = 100
 
 _LEVELS = {
-    "mul": 70, "div": 70, "rsqrt": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
+    "mul": PRODUCT, "div": PRODUCT, "rsqrt": PRODUCT, "add": 60, "sub": 60, "neg": 80, "not": 80,
     "lt": 50, "le": 50, "gt": 50, "ge": 50, "eq": 45, "ne": 45, "and": 30, "or": 25, "select": 10,
 }  # fmt: skip
 
@@ -34,20 +35,19 @@ class _Cpp:
         value = node.constant
         if value in (S.true, S.false):
             return Text("true" if value == S.true else "false")
-        if value in (oo, -oo):
-            return Text(
-                "T(INFINITY)" if value == oo else "-T(INFINITY)", ATOM if value == oo else 80
-            )
         if value is S.NaN:
             return Text("T(NAN)")
         assert value is not None
+        number = float(value if value in (oo, -oo) else value.evalf(25))
+        if math.isinf(number):
+            return Text("T(INFINITY)") if number > 0 else Text("-T(INFINITY)", 80)
         if node.op == "constant_rest":
             high = float(value.evalf(25))
             low = float((value - sympy.Float(high, 60)).evalf(20))
             return Text(f"constant_rest<T>({high!r}, {low!r})")
         if value.is_Integer and abs(value) < 2**31:
             return Text(f"T({int(value)})")
-        return Text(f"T({float(value.evalf(25))!r})")
+        return Text(f"T({number!r})")
 
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         op = OPS[node.op]
@@ -63,7 +63,7 @@ class _Cpp:
         else:
             # The right operand binds tighter: a - (b - c) and a * (b / c) keep their order.
             operands = [
-                args[0].within(70 if node.op == "neg" else level),
+                args[0].behind_sign() if node.op == "neg" else args[0].within(level),
                 *(arg.within(level + 1) for arg in args[1:]),
             ]
         return Text(op.cpp.format(*operands), level)

@@ -8,6 +8,7 @@ or divisions of numbers alone would raise, it becomes a 0-dim tensor first.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +17,14 @@ from dataclasses import dataclass
 from sympy import S, oo
 
 from autofn.backends import graphs
-from autofn.backends.text import ATOM, Rendered, Text, render
+from autofn.backends.text import ATOM, PRODUCT, Rendered, Text, render
 from autofn.names import Namer
 from autofn.ops import OPS, TORCH_HELPERS
 from autofn.program import Node, Program
 
 _LEVELS = {
-    "square": 90, "powi": 90, "mul": 70, "div": 70, "add": 60, "sub": 60, "neg": 80, "not": 80,
-    "and": 50, "or": 40, "lt": 30, "le": 30, "gt": 30, "ge": 30, "eq": 30, "ne": 30,
+    "square": 90, "powi": 90, "neg": 80, "not": 80, "mul": PRODUCT, "div": PRODUCT, "add": 60,
+    "sub": 60, "and": 50, "or": 40, "lt": 30, "le": 30, "gt": 30, "ge": 30, "eq": 30, "ne": 30,
 }  # fmt: skip
 _CONDITIONAL = 10
 
@@ -51,14 +52,14 @@ class _PyTorch:
         assert value is not None
         if value in (S.true, S.false):
             return Text("True" if value == S.true else "False")
-        if value in (oo, -oo):
-            return Text("math.inf" if value == oo else "-math.inf", ATOM if value == oo else 80)
         if value is S.NaN:
             return Text("math.nan")
-        if value.is_Integer:
-            return Text(str(value), ATOM if value >= 0 else 80)
-        number = float(value.evalf(25))
-        return Text(repr(number), ATOM if number >= 0 else 80)
+        number = float(value if value in (oo, -oo) else value.evalf(25))
+        level = ATOM if number >= 0 else 80
+        if math.isinf(number):
+            return Text("math.inf" if number > 0 else "-math.inf", level)
+        is_integer = value.is_Integer and abs(value) < 2**63  # of which PyTorch makes tensors
+        return Text(str(value) if is_integer else repr(number), level)
 
     def operation(self, node: Node, args: tuple[Text, ...], numbers: tuple[bool, ...]) -> Text:
         if node.op in graphs.SPELLING:
@@ -87,8 +88,9 @@ class _PyTorch:
                 return Text(f"torch.clamp({', '.join([codes[0], *bounds])})")
             return Text(op.torch.format(*codes, n=node.n))
         operands = [
-            # A sign may stand before a product: (-a) * b is -(a * b) to the last bit.
-            args[0].within({"square": ATOM, "powi": ATOM, "neg": 70}.get(node.op, level)),
+            args[0].behind_sign()
+            if node.op == "neg"
+            else args[0].within(ATOM if node.op in ("square", "powi") else level),
             *(arg.within(level + 1) for arg in args[1:]),
         ]
         return Text(op.torch.format(*operands, n=node.n), level)

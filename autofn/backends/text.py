@@ -20,6 +20,9 @@ WIDTH = 76
 ATOM = 100
 """The precedence of names, literals and calls."""
 
+PRODUCT = 70
+"""The precedence of products and quotients."""
+
 
 @dataclass(frozen=True)
 class Text:
@@ -31,6 +34,13 @@ class Text:
     def within(self, level: int) -> str:
         """The text as an operand of an operator that needs at least this precedence."""
         return self.code if self.level >= level else f"({self.code})"
+
+    def behind_sign(self) -> str:
+        """The text as what is negated: two signs are a decrement in C.
+
+        A sign may stand before a product: (-a) * b is -(a * b) to the last bit.
+        """
+        return f"({self.code})" if self.code.startswith("-") else self.within(PRODUCT)
 
 
 class Dialect(Protocol):

@@ -71,7 +71,10 @@ def _leading(expr: Expr, u: Expr) -> Expr | None:
 
 def _at_zero(expr: Expr) -> Expr | None:
     """The expression at t = 0 with its numbers evaluated; None where that is no number."""
-    value = _evaluated(expr.xreplace({_T: S.Zero}))
+    try:
+        value = _evaluated(expr.xreplace({_T: S.Zero}))
+    except ValueError:  # of Min(1/t, 2), say
+        return None
     return None if value is None or value.has(sympy.nan, sympy.zoo, sympy.oo) else value
 
 

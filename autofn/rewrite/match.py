@@ -392,9 +392,13 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
 def _exps_in_regimes(node: Expr) -> tuple[Expr, Expr] | None:
     """u and v of exp(u) - exp(v), where another rule has been there before."""
     near = node.args[0][0] if isinstance(node, sympy.Piecewise) else None
-    if not (isinstance(near, heads.times_exp) and isinstance(near.args[0], heads.expm1)):
+    factors = {each.func: each for each in Mul.make_args(near)} if near else {}
+    if isinstance(near, heads.times_exp) and isinstance(near.args[0], heads.expm1):
+        (difference,), v = near.args[0].args, near.args[1]
+    elif factors.keys() == {sympy.exp, heads.expm1}:  # exp of what is not above 0
+        (difference,), (v,) = factors[heads.expm1].args, factors[sympy.exp].args
+    else:
         return None
-    (difference,), v = near.args[0].args, near.args[1]
     u = v + difference
     (_, where), far = exp_less_exp(u, v).args
     return (u, v) if node.args == ((near, where), far) else None

@@ -475,6 +475,8 @@ def _limited_by_term(node: Mul) -> Expr | None:
     for total in node.args:
         if not (isinstance(total, Add) and any(map(_divides, total.args))):
             continue
+        if _is_regime(with_regimes(total)):
+            continue  # m*(coth(m*x) - 1/(m*x)) has its limit in the sum
         terms = [node / total * term for term in total.args]
         limited = [(isinstance(t, Mul) and _limited(t)) or None for t in terms]
         if any(each is not None for each in limited):

@@ -536,6 +536,19 @@ def exp_less_exp(u: Expr, v: Expr) -> Expr:
     return Piecewise((near, Abs(minus(u, v)) < 1), (far, True), evaluate=False)
 
 
+def _expm1_over_expm1(u: Expr, v: Expr) -> Expr:
+    # Marked as done by their signs, which make no multiple of u and v, nor exp(u) - 1 again.
+    below = expm1(-Abs(v))
+    far = Piecewise(
+        (expm1(u) / below, v < 0),
+        (exp(u - v) * expm1(-Abs(u)) / below, u > 0),
+        (-exp(-v) * expm1(u) / below, True),
+        evaluate=False,
+    )
+    near = ratio(u, v) * phi(Integer(1), u) / phi(Integer(1), v)
+    return Piecewise((near, (Abs(u) < 1) & (Abs(v) < 1)), (far, True), evaluate=False)
+
+
 def _tanh_less_logcosh(u: Expr) -> Expr:
     # Marked as done by its bounds.
     some, twice = Max(Min(u, 1), -1), 2 * Abs(u)
@@ -819,9 +832,9 @@ PRODUCTS = (
     Rule("tan over tan of a multiple", tan(U) / tan(V),
          ratio(U, V) * sinc(U) * cos(V) / (sinc(V) * cos(U)),
          "0 / 0 at 0", _ABRAMOWITZ, {}, where=_is_multiple),
-    Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V),
-         U / V * phi(Integer(1), U) / phi(Integer(1), V), "0 / 0 at 0",
-         "Hochbruck and Ostermann, Exponential integrators", {}, where=_is_multiple),
+    Rule("exp - 1 over that of a multiple", expm1(U) / expm1(V), _expm1_over_expm1(U, V),
+         "0 / 0 at 0, and both overflow", "Hochbruck and Ostermann, Exponential integrators",
+         {U: 90.0, V: 180.0}, where=_is_multiple),
     Rule("power of 1 + u, less 1, over u", pow1pm1(U, V) / U,
          V * phi(Integer(1), V * log1p(U)) * log1p(U) / U, "0 / 0 at 0",
          "Boost's powm1", {}, where=_is_of_run_time_exponent),

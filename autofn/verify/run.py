@@ -104,6 +104,8 @@ class _Run:
         self.tools = "left out" if HOST in without else host.toolchain()
         self.workers: list[Worker] = []
         self.compilers: list[subprocess.Popen[str]] = []
+        self.nvcc: threading.Thread | None = None
+        self.closed = False
 
     def all(self) -> None:
         sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
@@ -115,7 +117,7 @@ class _Run:
         if sanitized is not None:
             build = host.start_build(sanitized, self.package, self.folder)
             self.compilers.append(build)
-        waiter = self._start_nvcc()
+        self._start_nvcc()
         job = make_job(self.definition, str(self.package), self.level, self.dtypes)
         (self.folder / "job").write_bytes(pickle.dumps(job))
         others = [
@@ -144,15 +146,20 @@ class _Run:
         worker.rows(expected, self.found, LIMIT[self.level])
         for other in others:
             other.join()
-        if waiter is not None:
-            waiter.join()
+        if self.nvcc is not None:
+            self.nvcc.join()
 
     def close(self) -> None:
+        self.closed = True
         for worker in self.workers:
             worker.close()
         for compiler in self.compilers:
             if compiler.poll() is None:
                 compiler.kill()
+        if self.nvcc is not None:
+            self.nvcc.join()
+        for compiler in self.compilers:
+            if compiler.returncode is None:
                 compiler.communicate()
 
     def _kernels(self, backend: str, worker: Worker | None) -> None:
@@ -189,19 +196,19 @@ class _Run:
         for check in (*CHECKS, AGREEMENT):
             self.found(Row(HOST, check, "not run", why))
 
-    def _start_nvcc(self) -> threading.Thread | None:
+    def _start_nvcc(self) -> None:
         compiler = nvcc.find()
         if compiler is None:
             for row in nvcc.not_run(self.level):
                 self.found(row)
-            return None
+            return
         process = nvcc.start(compiler, self.package, self.folder, self.level)
         self.compilers.append(process)
 
         def wait() -> None:
-            for row in nvcc.finish(process, self.level):
+            rows = nvcc.finish(process, self.level)
+            for row in () if self.closed else rows:
                 self.found(row)
 
-        waiter = threading.Thread(target=wait, daemon=True)
-        waiter.start()
-        return waiter
+        self.nvcc = threading.Thread(target=wait, daemon=True)
+        self.nvcc.start()
