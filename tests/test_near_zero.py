@@ -4,6 +4,7 @@ import pytest
 import sympy
 from sympy import Expr
 
+from autofn import functions as heads
 from autofn.rewrite.near_zero import for_kernels, with_regimes
 
 
@@ -25,3 +26,23 @@ def test_regimes_in_a_sum_and_its_mirror(turned: bool) -> None:
         for made in (with_regimes(expr), for_kernels(expr)):
             got, want = (float(each.subs(at)) for each in (made, expr))
             assert got == pytest.approx(want, rel=1e-12)
+
+
+def test_a_factor_does_not_hide_the_limit_of_a_sum() -> None:
+    """m*(coth(m*x) - 1/(m*x)): multiplied out, m*coth(m*x) alone has a limit, and 1/x has none."""
+    b, m, t = sympy.symbols("b m t", real=True)
+    u = b * m / t
+    made = with_regimes(m * (1 / sympy.tanh(u) - 1 / u))
+    at = {b: sympy.Float("1e-9", 30), m: 2, t: 1}
+    assert float(made.subs(at)) == pytest.approx(4e-9 / 3, rel=1e-9)
+
+
+def test_a_multiple_of_a_function_of_a_quotient_has_a_regime() -> None:
+    """The gradient of c**2*(1 - exp(-(x/c)**2))/2 by c, and a variance with a triple pole in a."""
+    a, c, t, x = sympy.symbols("a c t x", real=True)
+    welsch = -c * heads.expm1(-((x / c) ** 2)) - x**2 * sympy.exp(-((x / c) ** 2)) / c
+    made = with_regimes(welsch)
+    assert float(made.subs({x: 1e-6, c: 3.0})) == pytest.approx(1e-24 / 54, rel=1e-9)
+    terms = t - heads.times_exp(1 / a, -2 * a * t) / 2 + 2 * heads.times_exp(1 / a, -a * t)
+    made = with_regimes((terms - 3 / (2 * a)) / a**2)
+    assert float(made.subs({a: 0, t: 0.5})) == pytest.approx(0.125 / 3)

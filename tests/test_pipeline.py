@@ -14,11 +14,13 @@ import pytest
 import sympy
 
 from autofn import Formula
+from autofn.backends import cpp, pytorch
 from autofn.backends.fold import fold
+from autofn.backends.text import Text
 from autofn.load import load_file
 from autofn.package import MARKER
 from autofn.pipeline import explain, generate
-from autofn.program import lower
+from autofn.program import Node, lower
 
 ROOT = Path(__file__).resolve().parent.parent
 FORMULAS = sorted((ROOT / "formulas").glob("*.py"))
@@ -119,3 +121,18 @@ def test_explanation_counts_operations_before_and_after() -> None:
     assert "4 bytes per element" in sections["Saved for backward"]
     (exp,) = load_file(ROOT / "formulas" / "exp.py")
     assert "output" in dict(explain(exp.definition).sections)["Saved for backward"]
+
+
+def test_constants_of_any_size_and_two_signs() -> None:
+    """Integers beyond 64 bits are no tensors of PyTorch's, and --x is a decrement in C."""
+    for value in (10**39, -(3**100)):
+        node = Node("constant", constant=sympy.Integer(value), number=True)
+        assert pytorch._PyTorch("x").constant(node).code == repr(float(value))
+        assert cpp.CPP.constant(node).code == f"T({float(value)!r})"
+    infinite = Node("constant", constant=sympy.Integer(10**400), number=True)
+    assert pytorch._PyTorch("x").constant(infinite).code == "math.inf"
+    assert cpp.CPP.constant(infinite).code == "T(INFINITY)"
+    twice = Node("neg", (0,))
+    for negated in (Text("-x", 80), Text("-a * b", 70)):
+        assert cpp.CPP.operation(twice, (negated,), (False,)).code == f"-({negated.code})"
+        assert pytorch._PyTorch("x").operation(twice, (negated,), (False,)).code[:2] == "-("

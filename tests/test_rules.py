@@ -13,7 +13,7 @@ import mpmath
 import pytest
 import sympy
 from mpmath import mp
-from sympy import Expr, Rational, Symbol, exp, log, tanh
+from sympy import Expr, Min, Piecewise, Rational, S, Symbol, exp, log, tanh
 
 from autofn import Formula, Learnable, formula
 from autofn import functions as heads
@@ -27,7 +27,7 @@ from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, far_out, near_root, near_zero, sample
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, EXACT, SINGLE, rounded
-from autofn.rewrite.judge import Error, Sample, error, sampled
+from autofn.rewrite.judge import Error, Sample, error, hides_nan, sampled
 from autofn.rewrite.memory import remembered
 from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus, ratio
 from autofn.rewrite.search import Candidate, choose
@@ -937,7 +937,12 @@ def test_difference_quotients_have_values_where_both_are_equal() -> None:
     def roots(x, y):  # type: ignore[no-untyped-def]
         return y * (sympy.sqrt(3 * x) - sympy.sqrt(3 * y)) / (y - x)
 
+    @formula(domain={"t": sympy.Interval(0, sympy.oo)})
+    def absorbed(t, ka, ke, v: float = 30.0):  # type: ignore[no-untyped-def]
+        return 100 * ka / (v * (ka - ke)) * (exp(-ke * t) - exp(-ka * t))
+
     for made, at, value in (
+        (absorbed, {"t": 2.0, "ka": 0.5, "ke": 0.5, "v": 30.0}, mp.exp(-1) * 100 / 30),
         (roots, {"x": 2.0, "y": 2.0}, -mp.sqrt(1.5)),
         (exchanger, {"a": 90.0, "b": 70.0, "c": 30.0, "d": 50.0}, 80),
         (exchanger, {"a": 30.0, "b": 50.0, "c": 70.0, "d": 50.0}, -40),
@@ -951,6 +956,64 @@ def test_difference_quotients_have_values_where_both_are_equal() -> None:
         assert abs(got - value) <= 1e-6 * abs(value), made.definition.name
         slopes = simulated(variant.kernels["backward"], {"grad": 1.0, "out": 1.0, **at})
         assert all(mp.isfinite(slope) for slope in slopes), made.definition.name
+
+
+def test_quotients_of_exponentials_less_1_do_not_overflow() -> None:
+    """Nor do their gradients cancel far from 0."""
+
+    @formula
+    def fixation(s, n: float = 1000.0):  # type: ignore[no-untyped-def]
+        return (1 - exp(-2 * s)) / (1 - exp(-4 * n * s))
+
+    (variant,) = plan(fixation.definition, search=FIRST_ORDER).variants
+    forward, backward = variant.kernels["forward"], variant.kernels["backward"]
+    for s, n in ((5.0, 1000.0), (-1.0, 1000.0), (1e-5, 1000.0), (-200.0, 0.5), (3.0, -1.0)):
+        with mp.workdps(60):
+            x, k = mp.mpf(s), 4 * mp.mpf(n)
+            value = (1 - mp.exp(-2 * x)) / (1 - mp.exp(-k * x))
+            slope = 2 * mp.exp(-2 * x) - k * mp.exp(-k * x) * value
+            slope /= 1 - mp.exp(-k * x)
+        for form, program in ((SINGLE, forward), (DOUBLE, forward.wide or forward)):
+            (got,) = simulated(program, {"s": s, "n": n}, form)
+            assert abs(got - value) <= 1e-6 * abs(value) + 1e-40
+        (got,) = simulated(backward, {"s": s, "n": n, "grad": 1.0})
+        assert abs(got - slope) <= 1e-6 * abs(slope) + 1e-40
+
+
+def test_candidates_show_a_tensor_that_is_nan() -> None:
+    """exp(-u) by its branches, each with the other's constant, hides it."""
+    x = Symbol("x", real=True)
+    inputs = [(x, Input("x", frozenset({ELEMENT})))]
+    results = [Result("out", Piecewise((exp(-x), x > 0), (S.One, x <= 0), (S.One, S.true)))]
+    program = lower(inputs, results, frozenset())
+    honest = lower(inputs, [Result("out", exp(-heads.relu(x)))], frozenset())
+    sample = sampled(honest, [{"x": 0.5}, {"x": -0.5}], frozenset({"x"}))
+    assert hides_nan(program, sample) and not hides_nan(honest, sample)
+    given = [Candidate("branches", program), Candidate("relu", honest)]
+    chosen, decision = choose("forward", given, sample)
+    assert chosen == honest and len(decision.candidates) == 1
+
+
+def test_a_pole_within_an_extremum_is_no_error() -> None:
+    @formula
+    def weighting(x, g: float = 5.0):  # type: ignore[no-untyped-def]
+        return Min(exp(x), g) / exp(x)
+
+    (variant,) = plan(weighting.definition, search=FIRST_ORDER).variants
+    (value,) = simulated(variant.kernels["forward"], {"x": 3.0, "g": 5.0})
+    assert float(value) == pytest.approx(5 * math.exp(-3))
+
+
+def test_a_tensor_is_clamped_far_from_what_other_inputs_may_be() -> None:
+    @formula
+    def gate(x, beta: float = 1.0):  # type: ignore[no-untyped-def]
+        return x / (1 + exp(-beta * x))
+
+    (variant,) = plan(gate.definition, search=FIRST_ORDER).variants
+    at = {"x": -1e20, "beta": 1e-20}
+    (value,) = simulated(variant.forward, at)
+    assert float(value) == pytest.approx(-1e20 / (1 + math.e))
+    assert simulated(variant.forward, {"x": -math.inf, "beta": 1.0}) == [0]
 
 
 def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:

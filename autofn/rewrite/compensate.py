@@ -87,8 +87,6 @@ class _Compensation:
         self, op: str, args: tuple[int, ...] = (), n: int | None = None, old: Node | None = None
     ) -> int:
         parents = [self._nodes[arg] for arg in args]
-        if op == "neg" and parents[0].op == "neg":
-            return parents[0].args[0]
         node = Node(
             op,
             args,

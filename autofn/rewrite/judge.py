@@ -89,6 +89,17 @@ class Sample:
         return self._roots[number][output]
 
     @cached_property
+    def lost(self) -> tuple[Columns, Column]:
+        """Points with one tensor that is NaN, and which outputs are NaN there."""
+        if self.program is None or not self.points:
+            return columns((), ()), np.zeros((0, 0), bool)
+        names = sorted(self.scaled & {each.name for each in self.program.inputs})
+        points = [{**self.points[0], name: math.nan} for name in names]
+        found = [exact(self.program, point) for point in points]
+        are_nan = [[value is not None and bool(mp.isnan(value)) for value in row] for row in found]
+        return columns(points, [None] * len(points)), np.array(are_nan)
+
+    @cached_property
     def columns(self) -> Columns:
         """The points, the errors of functions turned by their numbers."""
         return columns(self.points, range(len(self.points)))
@@ -219,6 +230,18 @@ def not_finite(program: Program, sample: Sample) -> int:
     off = _off_by(program, sample, range(len(sample.points)), SINGLE, mild=False)
     infinite = np.argwhere(off == math.inf).tolist()
     return sum(not sample.is_near_root(number, output) for output, number in infinite)
+
+
+def hides_nan(program: Program, sample: Sample, form: Format = SINGLE) -> bool:
+    """Whether a tensor that is NaN does not show in a result that should be."""
+    given, are_nan = sample.lost
+    if not are_nan.any():
+        return False
+    found = in_form(program, given, form)
+    return any(
+        values is not None and bool(np.any(are_nan[:, k] & ~np.isnan(values)))
+        for k, values in enumerate(found)
+    )
 
 
 def _off_by(

@@ -181,7 +181,10 @@ def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
     if line is None:
         return None
     scale, shift = line
-    return expr.xreplace({x: sympy.expand((T - shift) / scale)})
+    products = {
+        each: each.args[0] * sympy.exp(each.args[1]) for each in expr.atoms(heads.times_exp)
+    }
+    return trees.replaced(expr, products).xreplace({x: sympy.expand((T - shift) / scale)})
 
 
 @lru_cache(maxsize=10_000)
@@ -256,7 +259,22 @@ def _regimes(node: Add) -> Expr:
             return Piecewise(
                 (polynomial.xreplace({T: u}), Abs(u) < radius), (node, True), evaluate=False
             )
-    return _without_poles(node) or _by_part(node) or node
+    return _without_poles(node) or _by_part(node) or _of_multiple(node) or node
+
+
+def _of_multiple(node: Add) -> Expr | None:
+    """A sum such as c*(1 - exp(-x/c)) - x*exp(-x/c), which is c times a function of x/c."""
+    for u in _variables(node):
+        for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
+            scaled = _scaled(node, x, u) if len(u.free_symbols) > 1 else None
+            if scaled is None or terms_at_most(scaled) > EXPANDED:
+                continue
+            factor, in_t = sympy.factor_terms(scaled).as_independent(T, as_Add=False)
+            if in_t.free_symbols == {T} and isinstance(in_t, Add) and (fitted := _fitted(in_t)):
+                polynomial, radius = fitted
+                near = factor * polynomial.xreplace({T: u})
+                return Piecewise((near, Abs(u) < radius), (node, True), evaluate=False)
+    return None
 
 
 def _by_part(node: Add) -> Expr | None:

@@ -13,6 +13,7 @@ from typing import Any
 from mpmath import mp
 from sympy import Add, Basic, Expr, Function, Pow
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.model import Definition
 from autofn.rewrite.truth import Point
@@ -336,7 +337,9 @@ def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
     for expr in exprs:
         for node in trees.nodes(expr):
             taken: tuple[Basic, ...] = ()
-            if isinstance(node, Function):
+            if isinstance(node, heads.log1p | heads.xlog1py):
+                taken = (node.args[-1], 1 + node.args[-1])
+            elif isinstance(node, Function):
                 taken = node.args
             elif isinstance(node, Pow) and not (node.exp.is_Integer and node.exp.is_positive):
                 taken = (node.base, node.exp)

@@ -15,7 +15,7 @@ from typing import Any
 
 import sympy
 from mpmath import mp
-from sympy import Dummy, Expr, Function, Integer, Piecewise, Symbol, oo
+from sympy import Dummy, Expr, Float, Function, Integer, Piecewise, Symbol, oo
 
 from autofn import functions as heads
 from autofn import trees
@@ -32,6 +32,9 @@ from autofn.rewrite.truth import exact
 NEAR = (Integer(16), Integer(64), Integer(1024))
 """From one of these on, exponentials of exponentials of an input, sums of exponentials with others,
 or exponentials have vanished in any dtype; the input's powers have not overflowed there."""
+
+FARTHER = Float("4e28")
+"""Instead of `HUGE`, where that does and is not squared: other inputs may be that large, too."""
 
 FAR = (4e18, 3e20, 3e25)
 """Where a program must have the same value to be constant from the first on."""
@@ -81,6 +84,10 @@ class Finite:
                 continue
             sides = self._sides(lowered, results, name, x, self._levels)
             kept = _clamped(results, x, sides)
+            if not _raises(results, x):
+                farther = _clamped(results, x, _farther(sides))
+                if farther != kept and not any(self._failures(lowered(farther), name)):
+                    kept = farther
             if any(each.expr is not None and each.expr.has(*COSTLY) for each in results):
                 results = kept
                 continue
@@ -258,6 +265,24 @@ def _clamped(
         each.changed(functools.partial(clamped, x=x, low=low, high=high, within=within))
         for each, (low, high) in zip(results, sides, strict=True)
     ]
+
+
+def _raises(results: list[Result], x: Symbol) -> bool:
+    """Whether there are powers of what is as large as x."""
+    powers = (node for each in results if each.expr for node in trees.nodes(each.expr))
+    return any(
+        node.is_Pow and (node.exp > 1) == True and x in trees.symbols(node.base)  # noqa: E712
+        for node in powers
+    )
+
+
+def _farther(
+    sides: list[tuple[Expr | None, Expr | None]],
+) -> list[tuple[Expr | None, Expr | None]]:
+    def level(each: Expr | None) -> Expr | None:
+        return FARTHER if each == HUGE else each
+
+    return [(level(low), level(high)) for low, high in sides]
 
 
 def _shared(results: list[Result]) -> list[Result]:

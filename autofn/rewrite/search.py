@@ -17,7 +17,16 @@ from autofn.ops import DOUBLE_DOUBLE, OPS, quick_double, quick_ulp
 from autofn.program import Arithmetic, Node, Program
 from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, Format
-from autofn.rewrite.judge import HOPELESS, Error, Sample, error, is_in_doubt, is_within, not_finite
+from autofn.rewrite.judge import (
+    HOPELESS,
+    Error,
+    Sample,
+    error,
+    hides_nan,
+    is_in_doubt,
+    is_within,
+    not_finite,
+)
 from autofn.rewrite.simulate import STEPWISE, in_single
 
 BARS: Mapping[str, float] = {"forward": 4.0, "backward": 8.0, "double_backward": 64.0}
@@ -141,11 +150,12 @@ def choose(
     """
     bar = allowed if allowed is not None and pass_name in FIRST else BARS[pass_name]
     budget = _budget(pass_name, bar)
+    candidates = _with_nan(candidates, sample)
     tried = _Tried(candidates, sample, budget, bar, closer)
     tried.until_within(range(len(candidates)))
     if tried.misses(NEARLY * bar):
         for batch in more:
-            cheaper: Sequence[int] = tried.extend(batch)
+            cheaper: Sequence[int] = tried.extend(_with_nan(batch, sample))
             if not tried.misses(NEARLY * bar):
                 cheaper = [k for k in cheaper if tried.cost(k) < tried.cost(tried.ranked()[0])]
             tried.until_within(cheaper)
@@ -190,6 +200,11 @@ def choose(
     return program, decision
 
 
+def _with_nan(candidates: Sequence[Candidate], sample: Sample) -> Sequence[Candidate]:
+    """Those in whose results a tensor that is NaN shows, if there are any."""
+    return [each for each in candidates if not hides_nan(each.program, sample)] or candidates
+
+
 def _with_wide(
     pass_name: str, chosen: Program, candidates: Sequence[Candidate], sample: Sample
 ) -> Program:
@@ -203,6 +218,7 @@ def _with_wide(
         return chosen
     others = dict.fromkeys(replace(each.program, arithmetic="single") for each in candidates)
     others.pop(replace(chosen, arithmetic="single"), None)
+    others = {each: None for each in others if not hides_nan(each, sample, DOUBLE)}
     program, found = _less_wrong(chosen, found, _in_64_bits("single", others), sample, bar)
     mild = error(program, sample, form=DOUBLE, mild=True)
     if found.bad or (found.ulp + mild.ulp) / 2 > bar:

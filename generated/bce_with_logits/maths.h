@@ -45,7 +45,7 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T bce_with_logits_forward(T input, T target) {
-  const T v0 = clamp(input, -T(INFINITY), T(4e+18));
+  const T v0 = clamp(input, -T(INFINITY), T(4e+28));
   const T l0 = autofn::log1p<kWay>(autofn::value(autofn::decay<kWay>(std::fabs(v0))));
   const T v1 = maximum(v0, T(0));
   const T v2 = l0 + v1;

@@ -48,7 +48,7 @@ template <typename T> AUTOFN_FN T charbonnier_forward(T input, T target, T epsil
 template <typename T>
 AUTOFN_FN void charbonnier_backward(
     T grad, T input, T target, T epsilon, T& grad_input, T& grad_target) {
-  const T v0 = clamp(input, T(-4e+18), T(4e+18)) - clamp(target, T(-4e+18), T(4e+18));
+  const T v0 = clamp(input, T(-4e+28), T(4e+28)) - clamp(target, T(-4e+28), T(4e+28));
   const T v1 = v0 * grad / root_sum(v0, square(epsilon));
   grad_input = v1;
   grad_target = -v1;
@@ -58,7 +58,7 @@ template <typename T>
 AUTOFN_FN void charbonnier_double_backward(
     T grad, T d_input, T d_target, T input, T target, T epsilon, T& grad_grad, T& grad_input,
     T& grad_target) {
-  const T v0 = clamp(input, T(-4e+18), T(4e+18)) - clamp(target, T(-4e+18), T(4e+18));
+  const T v0 = clamp(input, T(-4e+28), T(4e+28)) - clamp(target, T(-4e+28), T(4e+28));
   const T v1 = square(epsilon);
   const T v2 = v0 / root_sum(v0, v1);
   const T v3 = v1 * grad / powi<3>(root_sum(input - target, v1));

@@ -28,7 +28,7 @@ def forward(input_, target, epsilon):
 def vjp(needs, grad, input_, target, epsilon):
     """The gradient of each input, where `needs` asks for it."""
     epsilon = scalar(epsilon, grad)
-    v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
+    v0 = torch.clamp(input_, -4e+28, 4e+28) - torch.clamp(target, -4e+28, 4e+28)
     v1 = v0 * grad / _root_sum(v0, epsilon**2)
     grad_input = grad_target = None
     if needs[0]:
@@ -46,7 +46,7 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, epsilon):
     if needs[1] or needs[2]:
         v3 = v1 * grad / _root_sum(input_ - target, v1)**3
     if needs[0]:
-        v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
+        v0 = torch.clamp(input_, -4e+28, 4e+28) - torch.clamp(target, -4e+28, 4e+28)
         v2 = v0 / _root_sum(v0, v1)
     if (needs[1] or needs[2]) and d_input_ is not None:
         v4 = v3 * d_input_
@@ -70,7 +70,7 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, epsilon):
 def jvp(d_input_, d_target, input_, target, epsilon):
     """The tangent of each output."""
     epsilon = scalar(epsilon, input_)
-    v0 = torch.clamp(input_, -4e+18, 4e+18) - torch.clamp(target, -4e+18, 4e+18)
+    v0 = torch.clamp(input_, -4e+28, 4e+28) - torch.clamp(target, -4e+28, 4e+28)
     v1 = v0 / _root_sum(v0, epsilon**2)
     d_out = None
     if d_input_ is not None:

@@ -65,7 +65,7 @@ AUTOFN_FN void dyt_backward_first(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   const T v0 = autofn::exp_within<30, kWay>(T(2) * alpha * x);
   const T v1 = T(4) * v0 * grad * gamma / square(v0 + T(1));
-  const T v2 = clamp(x, T(-4e+18), T(4e+18));
+  const T v2 = clamp(x, T(-4e+28), T(4e+28));
   grad_x = alpha * v1;
   grad_alpha = v1 * v2;
   grad_gamma = grad * autofn::tanh<kWay>(alpha * v2);
@@ -77,7 +77,7 @@ AUTOFN_FN void dyt_backward(
     T grad, T x, T alpha, T gamma, T& grad_x, T& grad_alpha, T& grad_gamma, T& grad_beta) {
   if constexpr (sizeof(T) == sizeof(double)) {
     // Other terms cancel, or are magnified, in float64.
-    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v0 = clamp(x, T(-4e+28), T(4e+28));
     const T v1 = v0 * alpha;
     const T v2 = std::fma(v0, alpha, -(v0 * alpha));
     grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1, v2);
@@ -85,7 +85,7 @@ AUTOFN_FN void dyt_backward(
     grad_gamma = grad * autofn::tanh<kWay>(v1);
     grad_beta = grad;
   } else {
-    const T v0 = clamp(x, T(-4e+18), T(4e+18));
+    const T v0 = clamp(x, T(-4e+28), T(4e+28));
     const T v1 = v0 * alpha;
     grad_x = times_sech2<kWay>(gamma * (alpha * grad), v1);
     grad_alpha = times_sech2<kWay>(gamma * (v0 * grad), v1);

@@ -65,7 +65,7 @@ def vjp(needs, grad, x, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
     grad_x = grad_alpha = grad_gamma = grad_beta = None
     if needs[0] or needs[1] or needs[2]:
-        v0 = torch.clamp(x, -4e+18, 4e+18)
+        v0 = torch.clamp(x, -4e+28, 4e+28)
         v1 = v0 * alpha
     if needs[0] or needs[1]:
         v2 = grad * gamma * _sech2(v1)
@@ -141,7 +141,7 @@ def jvp(d_x, d_alpha, d_gamma, d_beta, x, alpha, gamma, beta):
     """The tangent of each output."""
     d_out = None
     if d_x is not None or d_alpha is not None or d_gamma is not None:
-        v0 = torch.clamp(x, -4e+18, 4e+18)
+        v0 = torch.clamp(x, -4e+28, 4e+28)
         v1 = v0 * alpha
     if d_x is not None or d_alpha is not None:
         v2 = gamma * _sech2(v1)

@@ -59,7 +59,7 @@ template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v;
 // float64's, of double-double numbers: terms cancel, or are magnified.
 template <typename T>
 AUTOFN_FN double focal_forward_double_double(T input, T target, T alpha, T gamma) {
-  const T v0 = clamped(input, -T(INFINITY), T(4e+18));
+  const T v0 = clamped(input, -T(INFINITY), T(4e+28, 1667521052672.0));
   const T sp0 = autofn::softplus_dd(-v0);
   const T sp1 = autofn::softplus_dd(v0);
   const T v1 = autofn::times_exp_dd(sp1 * (T(1) - target) * (alpha - T(1)), -sp0 * gamma);
@@ -69,7 +69,7 @@ AUTOFN_FN double focal_forward_double_double(T input, T target, T alpha, T gamma
 namespace scalar {
 template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T focal_forward(T input, T target, T alpha, T gamma) {
-  const T v0 = clamp(input, -T(INFINITY), T(4e+18));
+  const T v0 = clamp(input, -T(INFINITY), T(4e+28));
   const T sp0 = softplus<kWay>(-v0);
   const T sp1 = softplus<kWay>(v0);
   const T v2 = autofn::times_exp<kWay>(sp0 * alpha * target, -sp1 * gamma);
@@ -96,11 +96,11 @@ AUTOFN_FN void focal_backward_double_double(
     T grad, T input, T target, T alpha, T gamma, double& grad_input, double& grad_target) {
   const T v0 = autofn::exp_dd(-(fabs(input)));
   const T sp0 = autofn::softplus_dd(-input);
-  const T v1 = gamma * clamped(sp0, -T(INFINITY), T(4e+18));
+  const T v1 = gamma * clamped(sp0, -T(INFINITY), T(4e+28, 1667521052672.0));
   const T v2 = -v1;
   const T v3 = alpha * target;
   const T sp1 = autofn::softplus_dd(input);
-  const T v4 = gamma * clamped(sp1, -T(INFINITY), T(4e+18));
+  const T v4 = gamma * clamped(sp1, -T(INFINITY), T(4e+28, 1667521052672.0));
   const T v5 = -v4;
   const T v6 = autofn::times_exp_dd(target * (v1 * alpha), v5);
   const T v7 = autofn::times_exp_dd(target, v2) + (autofn::times_exp_dd(alpha, v2) + v6);
@@ -120,10 +120,10 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void focal_backward(
     T grad, T input, T target, T alpha, T gamma, T& grad_input, T& grad_target) {
   const T sp0 = softplus<kWay>(input);
-  const T v0 = gamma * clamp(sp0, -T(INFINITY), T(4e+18));
+  const T v0 = gamma * clamp(sp0, -T(INFINITY), T(4e+28));
   const T v1 = -v0;
   const T sp1 = softplus<kWay>(-input);
-  const T v2 = gamma * clamp(sp1, -T(INFINITY), T(4e+18));
+  const T v2 = gamma * clamp(sp1, -T(INFINITY), T(4e+28));
   const T v3 = alpha - T(1);
   const T v4 = -v2;
   const T v5 = T(1) - target;

@@ -81,7 +81,7 @@ def _softplus_minus(x):
 
 def forward(input_, target, alpha, gamma):
     """The formula."""
-    v0 = torch.clamp(input_, max=4e+18)
+    v0 = torch.clamp(input_, max=4e+28)
     v1 = _softplus_minus(v0)
     v2 = _softplus_shared(v0)
     v3 = v2 * (1 - target) * (alpha - 1) * _sigmoid_power(v0, gamma, -v1 * gamma)
@@ -91,10 +91,10 @@ def forward(input_, target, alpha, gamma):
 def vjp(needs, grad, input_, target, alpha, gamma):
     """The gradient of each input, where `needs` asks for it."""
     v1 = _softplus_shared(input_)
-    v2 = gamma * torch.clamp(v1, max=4e+18)
+    v2 = gamma * torch.clamp(v1, max=4e+28)
     v3 = alpha * torch.exp(-v2)
     v6 = _softplus_minus(input_)
-    v7 = gamma * torch.clamp(v6, max=4e+18)
+    v7 = gamma * torch.clamp(v6, max=4e+28)
     v8 = (alpha - 1) * torch.exp(-v7)
     grad_input = grad_target = None
     if needs[0]:
@@ -156,10 +156,10 @@ def double_vjp(needs, d_input_, d_target, grad, input_, target, alpha, gamma):
 def jvp(d_input_, d_target, input_, target, alpha, gamma):
     """The tangent of each output."""
     v1 = _softplus_shared(input_)
-    v2 = gamma * torch.clamp(v1, max=4e+18)
+    v2 = gamma * torch.clamp(v1, max=4e+28)
     v3 = alpha * torch.exp(-v2)
     v6 = _softplus_minus(input_)
-    v7 = gamma * torch.clamp(v6, max=4e+18)
+    v7 = gamma * torch.clamp(v6, max=4e+28)
     v8 = (alpha - 1) * torch.exp(-v7)
     d_out = None
     if d_input_ is not None:

@@ -63,7 +63,7 @@ AUTOFN_FN void gaussian_nll_backward_double_double(
     T grad, T input, T target, T log_var, double& grad_input, double& grad_target,
     double& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = clamped(log_var, T(-4e+18), T(4e+18));
+  const T v1 = clamped(log_var, T(-4e+28, -1667521052672.0), T(4e+28, 1667521052672.0));
   const T v2 = -v1;
   const bool c0 = v1 > T(48);
   const T v3 = T(0.5) * grad;
@@ -105,7 +105,7 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void gaussian_nll_backward(
     T grad, T input, T target, T log_var, T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
+  const T v1 = -clamp(log_var, T(-4e+28), T(4e+28));
   const T v2 = T(0.5) * grad;
   const T v3 = T(2) * v0;
   grad_input = v2 * autofn::times_exp<kWay>(v3, v1);
@@ -177,7 +177,7 @@ AUTOFN_FN void gaussian_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_var, T input, T target, T log_var, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_var) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_var, T(-4e+18), T(4e+18));
+  const T v1 = -clamp(log_var, T(-4e+28), T(4e+28));
   const T v2 = T(2) * v0;
   const T v3 = T(0.5) * autofn::times_exp<kWay>(v2, v1);
   const T v4 = v3 * d_input;
@@ -185,7 +185,7 @@ AUTOFN_FN void gaussian_nll_double_backward(
   const T v6 = v5 * d_target;
   const T v7 = autofn::times_exp<kWay>(square(v0), v1);
   const T v8 = T(0.5) * d_log_var;
-  const T v9 = -clamp(log_var, -T(INFINITY), T(4e+18));
+  const T v9 = -clamp(log_var, -T(INFINITY), T(4e+28));
   const T v10 = d_input * grad;
   const T v11 = d_target * grad;
   const T v12 = d_log_var * grad;

@@ -35,7 +35,7 @@ def forward(input_, target, log_var):
 def vjp(needs, grad, input_, target, log_var):
     """The gradient of each input, where `needs` asks for it."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_var, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_var, -4e+28, 4e+28)
     v2 = 0.5 * grad
     grad_input = grad_target = grad_log_var = None
     if needs[0] or needs[1]:
@@ -52,11 +52,11 @@ def vjp(needs, grad, input_, target, log_var):
 def double_vjp(needs, d_input_, d_target, d_log_var, grad, input_, target, log_var):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_var, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_var, -4e+28, 4e+28)
     v2 = 2 * v0
     grad_grad = grad_input = grad_target = grad_log_var = None
     if (needs[1] or needs[2]) and (d_input_ is not None or d_target is not None):
-        v9 = grad * torch.exp(-torch.clamp(log_var, max=4e+18))
+        v9 = grad * torch.exp(-torch.clamp(log_var, max=4e+28))
     if (needs[0] or needs[1] or needs[3]) and (d_input_ is not None or d_log_var is not None):
         v3 = 0.5 * _times_exp(v2, v1)
     if (needs[0] or needs[2] or needs[3]) and (d_target is not None or d_log_var is not None):
@@ -104,7 +104,7 @@ def double_vjp(needs, d_input_, d_target, d_log_var, grad, input_, target, log_v
 def jvp(d_input_, d_target, d_log_var, input_, target, log_var):
     """The tangent of each output."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_var, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_var, -4e+28, 4e+28)
     d_out = None
     if d_input_ is not None or d_target is not None:
         v2 = 2 * v0

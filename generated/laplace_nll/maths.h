@@ -83,7 +83,7 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN void laplace_nll_backward(
     T grad, T input, T target, T log_scale, T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
+  const T v1 = -clamp(log_scale, T(-4e+28), T(4e+28));
   const T v2 = grad * autofn::times_exp<kWay>(sign(v0), v1);
   grad_input = v2;
   grad_target = -v2;
@@ -130,7 +130,7 @@ AUTOFN_FN void laplace_nll_double_backward(
     T grad, T d_input, T d_target, T d_log_scale, T input, T target, T log_scale, T& grad_grad,
     T& grad_input, T& grad_target, T& grad_log_scale) {
   const T v0 = input - target;
-  const T v1 = -clamp(log_scale, T(-4e+18), T(4e+18));
+  const T v1 = -clamp(log_scale, T(-4e+28), T(4e+28));
   const T v2 = autofn::times_exp<kWay>(sign(v0), v1);
   const T v3 = v2 * d_input;
   const T v4 = v2 * d_target;

@@ -40,7 +40,7 @@ def forward(input_, target, log_scale):
 def vjp(needs, grad, input_, target, log_scale):
     """The gradient of each input, where `needs` asks for it."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_scale, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_scale, -4e+28, 4e+28)
     grad_input = grad_target = grad_log_scale = None
     if needs[0] or needs[1]:
         v2 = grad * _times_exp(_sign(v0), v1)
@@ -56,7 +56,7 @@ def vjp(needs, grad, input_, target, log_scale):
 def double_vjp(needs, d_input_, d_target, d_log_scale, grad, input_, target, log_scale):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_scale, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_scale, -4e+28, 4e+28)
     v2 = _times_exp(_sign(v0), v1)
     grad_grad = grad_input = grad_target = grad_log_scale = None
     if (needs[1] or needs[2] or needs[3]) and d_log_scale is not None:
@@ -91,7 +91,7 @@ def double_vjp(needs, d_input_, d_target, d_log_scale, grad, input_, target, log
 def jvp(d_input_, d_target, d_log_scale, input_, target, log_scale):
     """The tangent of each output."""
     v0 = input_ - target
-    v1 = -torch.clamp(log_scale, -4e+18, 4e+18)
+    v1 = -torch.clamp(log_scale, -4e+28, 4e+28)
     d_out = None
     if d_input_ is not None or d_target is not None:
         v2 = _times_exp(_sign(v0), v1)

@@ -37,7 +37,7 @@ template <typename T> AUTOFN_FN T clamp(T x, T low, T high) {
 }
 
 template <typename T> AUTOFN_FN T softsign_forward(T x) {
-  const T v0 = clamp(x, T(-4e+18), T(4e+18));
+  const T v0 = clamp(x, T(-4e+28), T(4e+28));
   return v0 / (std::fabs(v0) + T(1));
 }
 

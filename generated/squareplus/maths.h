@@ -46,13 +46,13 @@ template <typename T> AUTOFN_FN T squareplus_forward(T x, T b) {
 }
 
 template <typename T> AUTOFN_FN T squareplus_backward(T grad, T x, T b) {
-  const T v0 = clamp(x, -T(INFINITY), T(4e+18));
+  const T v0 = clamp(x, -T(INFINITY), T(4e+28));
   return grad * mean_root(v0, b) / root_sum(v0, b);
 }
 
 template <typename T>
 AUTOFN_FN void squareplus_double_backward(T grad, T d_x, T x, T b, T& grad_grad, T& grad_x) {
-  const T v0 = clamp(x, -T(INFINITY), T(4e+18));
+  const T v0 = clamp(x, -T(INFINITY), T(4e+28));
   grad_grad = d_x * mean_root(v0, b) / root_sum(v0, b);
   grad_x = b * (T(0.5) * d_x * grad) * powi<3>(T(1) / root_sum(x, b));
 }

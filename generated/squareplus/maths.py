@@ -31,7 +31,7 @@ def forward(x, b):
 
 def vjp(needs, grad, x, b):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, max=4e+18)
+    v0 = torch.clamp(x, max=4e+28)
     return (grad * _mean_root(v0, b) / _root_sum(v0, b),)
 
 
@@ -39,7 +39,7 @@ def double_vjp(needs, d_x, grad, x, b):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
     grad_grad = grad_x = None
     if needs[0]:
-        v0 = torch.clamp(x, max=4e+18)
+        v0 = torch.clamp(x, max=4e+28)
         grad_grad = d_x * _mean_root(v0, b) / _root_sum(v0, b)
     if needs[1]:
         grad_x = b * (0.5 * d_x * grad) / _root_sum(x, b)**3
@@ -48,7 +48,7 @@ def double_vjp(needs, d_x, grad, x, b):
 
 def jvp(d_x, x, b):
     """The tangent of each output."""
-    v0 = torch.clamp(x, max=4e+18)
+    v0 = torch.clamp(x, max=4e+28)
     return d_x * _mean_root(v0, b) / _root_sum(v0, b)
 
 

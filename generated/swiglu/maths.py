@@ -65,25 +65,25 @@ def _tanh(x):
 
 def forward(gate, x):
     """The formula."""
-    v0 = torch.clamp(gate, min=-4e+18)
+    v0 = torch.clamp(gate, min=-4e+28)
     return v0 * x * torch.sigmoid(v0)
 
 
 def vjp(needs, grad, gate, x):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v0 = torch.clamp(gate, -4e+28, 4e+28)
     v1 = grad * _sigmoid_shared(v0)
     grad_gate = grad_x = None
     if needs[0]:
         grad_gate = v1 * x * (v0 * _sigmoid_minus(v0) + 1)
     if needs[1]:
-        grad_x = v1 * torch.clamp(gate, min=-4e+18)
+        grad_x = v1 * torch.clamp(gate, min=-4e+28)
     return grad_gate, grad_x
 
 
 def double_vjp(needs, d_gate, d_x, grad, gate, x):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v0 = torch.clamp(gate, -4e+28, 4e+28)
     v1 = _sigmoid_shared(v0)
     v2 = _sigmoid_minus(v0)
     v3 = v0 * v2 + 1
@@ -95,7 +95,7 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
     if needs[0] and d_gate is not None:
         grad_grad = v4 * x
     if needs[0] and d_x is not None:
-        grad_grad = add(grad_grad, v5 * torch.clamp(gate, min=-4e+18))
+        grad_grad = add(grad_grad, v5 * torch.clamp(gate, min=-4e+28))
     if needs[1] and d_gate is not None:
         grad_gate = x * (d_gate * (v1 * v2) * grad) * (2 - v0 * _tanh(0.5 * v0))
     if needs[1] and d_x is not None:
@@ -107,13 +107,13 @@ def double_vjp(needs, d_gate, d_x, grad, gate, x):
 
 def jvp(d_gate, d_x, gate, x):
     """The tangent of each output."""
-    v0 = torch.clamp(gate, -4e+18, 4e+18)
+    v0 = torch.clamp(gate, -4e+28, 4e+28)
     v1 = _sigmoid_shared(v0)
     d_out = None
     if d_gate is not None:
         d_out = v1 * d_gate * x * (v0 * _sigmoid_minus(v0) + 1)
     if d_x is not None:
-        d_out = add(d_out, v1 * d_x * torch.clamp(gate, min=-4e+18))
+        d_out = add(d_out, v1 * d_x * torch.clamp(gate, min=-4e+28))
     return d_out
 
 

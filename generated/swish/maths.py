@@ -64,19 +64,19 @@ def _tanh(x):
 
 def forward(x, beta):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-4e+28)
     return v0 * torch.sigmoid(v0 * beta)
 
 
 def vjp(needs, grad, x, beta):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
+    v0 = beta * torch.clamp(x, -4e+28, 4e+28)
     return (grad * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0),)
 
 
 def double_vjp(needs, d_x, grad, x, beta):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
+    v0 = beta * torch.clamp(x, -4e+28, 4e+28)
     v1 = _sigmoid_minus(v0)
     v2 = d_x * _sigmoid_shared(v0)
     grad_grad = grad_x = None
@@ -89,7 +89,7 @@ def double_vjp(needs, d_x, grad, x, beta):
 
 def jvp(d_x, x, beta):
     """The tangent of each output."""
-    v0 = beta * torch.clamp(x, -4e+18, 4e+18)
+    v0 = beta * torch.clamp(x, -4e+28, 4e+28)
     return d_x * (v0 * _sigmoid_minus(v0) + 1) * _sigmoid_shared(v0)
 
 

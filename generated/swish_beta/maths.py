@@ -65,7 +65,7 @@ def _tanh(x):
 
 def forward(x, beta):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-4e+28)
     return v0 * torch.sigmoid(v0 * beta)
 
 

@@ -64,7 +64,7 @@ template <typename T, autofn::Way kWay = autofn::kFull>
 AUTOFN_FN T leaky_silu_forward(T x, T leak) {
   const bool c0 = std::fabs(x) >= T(INFINITY);
   const T v0 = c0 ? clamp(x, T(-3.4028234663852886e+38), T(3.4028234663852886e+38)) : x;
-  const T v1 = clamp(v0, T(-4e+18), T(INFINITY));
+  const T v1 = clamp(v0, T(-4e+28), T(INFINITY));
   const T v2 = autofn::value(autofn::decay<kWay>(std::fabs(v1)));
   const T v3 = v1 * (v1 < T(0) ? v2 + leak : v2 * leak + T(1)) / (v2 + T(1));
   const T v4 = std::fabs(v3);

@@ -65,26 +65,26 @@ def _tanh(x):
 
 def forward(x, leak):
     """The formula."""
-    v0 = torch.clamp(x, min=-4e+18)
+    v0 = torch.clamp(x, min=-4e+28)
     return v0 * (leak + (1 - leak) * torch.sigmoid(v0))
 
 
 def vjp(needs, grad, x, leak):
     """The gradient of each input, where `needs` asks for it."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -4e+28, 4e+28)
     v2 = _sigmoid_minus(v0)
     grad_x = grad_leak = None
     if needs[0]:
         v1 = (1 - leak) * _sigmoid_shared(v0)
         grad_x = grad * (leak + (v1 + v2 * (v0 * v1)))
     if needs[1]:
-        grad_leak = v2 * grad * torch.clamp(x, max=4e+18)
+        grad_leak = v2 * grad * torch.clamp(x, max=4e+28)
     return grad_x, grad_leak
 
 
 def double_vjp(needs, d_x, d_leak, grad, x, leak):
     """The gradient of sum(d_x * (gradient of x)), for double backward."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -4e+28, 4e+28)
     v3 = _sigmoid_minus(v0)
     v1 = _sigmoid_shared(v0)
     grad_grad = grad_x = grad_leak = None
@@ -98,7 +98,7 @@ def double_vjp(needs, d_x, d_leak, grad, x, leak):
     if needs[0] and d_x is not None:
         grad_grad = d_x * (leak + (v2 + v0 * v4))
     if needs[0] and d_leak is not None:
-        grad_grad = add(grad_grad, v5 * torch.clamp(x, max=4e+18))
+        grad_grad = add(grad_grad, v5 * torch.clamp(x, max=4e+28))
     if needs[1] and d_x is not None:
         grad_x = grad * (v4 * d_x) * (2 - v0 * _tanh(0.5 * v0))
     if needs[1] and d_leak is not None:
@@ -110,14 +110,14 @@ def double_vjp(needs, d_x, d_leak, grad, x, leak):
 
 def jvp(d_x, d_leak, x, leak):
     """The tangent of each output."""
-    v0 = torch.clamp(x, -4e+18, 4e+18)
+    v0 = torch.clamp(x, -4e+28, 4e+28)
     v2 = _sigmoid_minus(v0)
     d_out = None
     if d_x is not None:
         v1 = (1 - leak) * _sigmoid_shared(v0)
         d_out = d_x * (leak + (v1 + v2 * (v0 * v1)))
     if d_leak is not None:
-        d_out = add(d_out, v2 * d_leak * torch.clamp(x, max=4e+18))
+        d_out = add(d_out, v2 * d_leak * torch.clamp(x, max=4e+28))
     return d_out
 
 
