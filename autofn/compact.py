@@ -327,4 +327,11 @@ def in_differences(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
 
 
 def _size(expr: Expr) -> int:
-    return int(sympy.count_ops(expr))
+    # A fraction is one number: 841/108*x is no product and a quotient.
+    fractions: int = sum(
+        bool(arg.is_Rational and not arg.is_Integer and (node.is_Add or abs(arg.p) != 1))
+        for node in sympy.preorder_traversal(expr)
+        if isinstance(node, Add | Mul)
+        for arg in node.args
+    )
+    return int(sympy.count_ops(expr)) - fractions

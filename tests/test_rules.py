@@ -177,6 +177,8 @@ SPECIAL: dict[str, Expr] = {
     "known power of 1 + u, less 1": sympy.Rational(3, 2),
     "v times log1p": 1 + x,
     "sigmoid - a lower one": x - 1,
+    "erf - another": x - 1,
+    "normcdf - another": x - 1,
     "softplus - another": x - 1,
     "softplus - another of the same tensor": -x * NUMBER,
     "log of a number + exp": NUMBER,
@@ -992,6 +994,26 @@ def test_candidates_show_a_tensor_that_is_nan() -> None:
     given = [Candidate("branches", program), Candidate("relu", honest)]
     chosen, decision = choose("forward", given, sample)
     assert chosen == honest and len(decision.candidates) == 1
+
+
+def test_differences_do_not_cancel_within_a_common_scale() -> None:
+    """The mass of an interval in both tails, and softplus of two voltages over another."""
+
+    @formula
+    def interval(mu, a: float = -1.0, b: float = 1.0):  # type: ignore[no-untyped-def]
+        return (sympy.erf((b - mu) / sympy.sqrt(2)) - sympy.erf((a - mu) / sympy.sqrt(2))) / 2
+
+    (variant,) = plan(interval.definition, search=FIRST_ORDER).variants
+    for mu in (0.0, 2.5, -7.42, 10.0, -11.0):
+        at = {"mu": mu, "a": -1.0, "b": 1.0}
+        (got,) = simulated(variant.kernels["forward"], at)
+        with mp.workdps(60):
+            assert abs(got / (mp.ncdf(1 - mp.mpf(mu)) - mp.ncdf(-1 - mp.mpf(mu))) - 1) < 1e-6
+
+    vg, vs, vd, n, u = sympy.symbols("vg vs vd n u", real=True)
+    written = heads.softplus((vg / n - vs) / u) - heads.softplus((vg / n - vd) / u)
+    rise = recognise(written, frozenset({n, u}))
+    assert rise == heads.softplus_rise((vg / n - vd) / u, (vd - vs) / u)
 
 
 def test_a_pole_within_an_extremum_is_no_error() -> None:

@@ -87,7 +87,10 @@ C = Symbol("C", positive=True)
 
 
 class minus(sympy.Function):  # type: ignore[misc]
-    """U - V, multiplied out where that is no longer: of b*(x + 1) and b*x it is b."""
+    """U - V, multiplied out where that is no longer: of b*(x + 1) and b*x it is b.
+
+    Of x/a and y/a it is (x - y)/a, which does not cancel.
+    """
 
     nargs = (2,)
     is_real = True
@@ -98,6 +101,9 @@ class minus(sympy.Function):  # type: ignore[misc]
             return None
         whole = {each: each.args[0] * exp(each.args[1]) for each in (u - v).atoms(times_exp)}
         out = sympy.expand_mul((u - v).xreplace(whole))
+        common = sympy.factor_terms(out) if isinstance(out, Add) else out
+        if sympy.fraction(common)[1].free_symbols:
+            return common
         return min(out, u - v, key=lambda each: len(Add.make_args(each)))
 
 
@@ -193,7 +199,7 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     Else U is not to be had from V.
     """
     u, v = found[U], found[V]
-    if any(varies(each, parameters) for each in {*Add.make_args(u)} & {*Add.make_args(v)}):
+    if _share_a_term(found, parameters):
         return True
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
@@ -209,6 +215,11 @@ def _share_a_term(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     """Whether U and V are sums with a term in common, that of a tensor: x + y and x."""
     u, v = ({*Add.make_args(sympy.expand_mul(found[each]))} for each in (U, V))
     return any(varies(each, parameters) for each in u & v)
+
+
+def _share_a_term_of_their_own(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """The same, where neither is bounded yet."""
+    return _share_a_term(found, parameters) and not (found[U].has(Max) or found[V].has(Max))
 
 
 def _is_summand(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -353,6 +364,33 @@ def _log_normcdf(u: Expr) -> Expr:
     far = -(u**2) / 2 - log(-u) - log(2 * pi) / 2 + z * tail
     below = log(erfc(Min(-u / sqrt(2), _TAIL_FROM))) - log(2)
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
+
+
+def _erf_less_erf(u: Expr, v: Expr) -> Expr:
+    some = erf(_marked(u)) - erf(_marked(v))
+    far = sqrt(2) * u, sqrt(2) * v
+    above, below = (2 * _apart(first, second) for first, second in ((-far[1], -far[0]), far))
+    half = sympy.Rational(1, 2)
+    return Piecewise(
+        (above, (u > half) & (v > half)),
+        (below, (u < -half) & (v < -half)),
+        (some, True),
+        evaluate=False,
+    )
+
+
+def _normcdf_less_normcdf(u: Expr, v: Expr) -> Expr:
+    return Piecewise((_apart(-v, -u), (u > 0) & (v > 0)), (_apart(u, v), True), evaluate=False)
+
+
+def _apart(u: Expr, v: Expr) -> Expr:
+    return normcdf(_marked(u)) - normcdf(_marked(v))
+
+
+def _marked(u: Expr) -> Expr:
+    """An argument of erf or normcdf that is done, by a bound at which they are constant."""
+    marked: Expr = Max(u, -40)
+    return marked
 
 
 _INTEGRAL = tuple(Float(c, 20) for c in (
@@ -676,6 +714,10 @@ SUMS = (
     Rule("softplus - another of the same tensor", softplus(U) - softplus(V),
          _softplus_less_softplus(U, V), _CANCELS, _MAECHLER, {U: 1.3e-6, V: -1.3e-6},
          where=_are_of_one_tensor),
+    Rule("erf - another", erf(U) - erf(V), _erf_less_erf(U, V),
+         "both are 1, or -1", _ABRAMOWITZ, {U: 8.0, V: 6.0}, where=_share_a_term_of_their_own),
+    Rule("normcdf - another", normcdf(U) - normcdf(V), _normcdf_less_normcdf(U, V),
+         "both are 1", _ABRAMOWITZ, {U: 9.0, V: 8.0}, where=_share_a_term_of_their_own),
     Rule("1 + erf", 1 + erf(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),
     Rule("1 - erf", 1 - erf(U), erfc(U), _CANCELS, _ABRAMOWITZ, {U: 4.5}),
     Rule("2 - erfc", 2 - erfc(U), 2 * normcdf(sqrt(2) * U), _CANCELS, _ABRAMOWITZ, {U: -4.5}),

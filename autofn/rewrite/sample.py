@@ -337,7 +337,8 @@ def arguments_of(exprs: Sequence[Expr], tensors: Sequence[str]) -> list[Expr]:
     for expr in exprs:
         for node in trees.nodes(expr):
             taken: tuple[Basic, ...] = ()
-            if isinstance(node, heads.log1p | heads.xlog1py):
+            if isinstance(node, heads.log1p | heads.xlog1py) and len(tensors) == 1:
+                # Of several, what is beside that is hardly ever given: labels are from 0 to 1.
                 taken = (node.args[-1], 1 + node.args[-1])
             elif isinstance(node, Function):
                 taken = node.args
