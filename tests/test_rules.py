@@ -997,7 +997,7 @@ def test_candidates_show_a_tensor_that_is_nan() -> None:
 
 
 def test_differences_do_not_cancel_within_a_common_scale() -> None:
-    """The mass of an interval in both tails, and softplus of two voltages over another."""
+    """The mass of an interval in both tails, and what sigmoids of multiples differ by."""
 
     @formula
     def interval(mu, a: float = -1.0, b: float = 1.0):  # type: ignore[no-untyped-def]
@@ -1010,10 +1010,9 @@ def test_differences_do_not_cancel_within_a_common_scale() -> None:
         with mp.workdps(60):
             assert abs(got / (mp.ncdf(1 - mp.mpf(mu)) - mp.ncdf(-1 - mp.mpf(mu))) - 1) < 1e-6
 
-    vg, vs, vd, n, u = sympy.symbols("vg vs vd n u", real=True)
-    written = heads.softplus((vg / n - vs) / u) - heads.softplus((vg / n - vd) / u)
-    rise = recognise(written, frozenset({n, u}))
-    assert rise == heads.softplus_rise((vg / n - vd) / u, (vd - vs) / u)
+    x, y, a = sympy.symbols("x y a", real=True)
+    risen = recognise(heads.sigmoid(x / a) - heads.sigmoid(y / a), frozenset({a}))
+    assert risen.has(tanh((x - y) / (2 * a)))
 
 
 def test_a_pole_within_an_extremum_is_no_error() -> None:

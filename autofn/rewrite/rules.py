@@ -199,7 +199,7 @@ def _is_near(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     Else U is not to be had from V.
     """
     u, v = found[U], found[V]
-    if _share_a_term(found, parameters):
+    if any(varies(each, parameters) for each in {*Add.make_args(u)} & {*Add.make_args(v)}):
         return True
     return not (varies(minus(u, v), parameters) and varies(v, parameters))
 
