@@ -43,6 +43,9 @@ x, y = sympy.symbols("x y", real=True)
 # --- the table -------------------------------------------------------------------------------
 
 
+OF_POSITIVE = ("beta", "log of a product with tanh", "loggamma - another a step below")
+
+
 def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
     """Values of a rule's wildcards that its condition allows."""
     symbols = sorted(rule.pattern.free_symbols, key=str)
@@ -55,7 +58,7 @@ def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
         if len(set(chosen)) < len(chosen):
             continue
         found = dict(zip(symbols, chosen, strict=True))
-        if rule.name in ("beta", "log of a product with tanh") and min(chosen) < 0:
+        if rule.name in OF_POSITIVE and min(chosen) < 0:
             continue  # its logarithms are those of absolute values
         if rule.name == "log of a product with 1 - exp" and found[V] < 0:
             continue  # it has a positive factor
@@ -177,6 +180,7 @@ SPECIAL: dict[str, Expr] = {
     "known power of 1 + u, less 1": sympy.Rational(3, 2),
     "v times log1p": 1 + x,
     "sigmoid - a lower one": x - 1,
+    "loggamma - another a step below": x - 1,
     "erf - another": x - 1,
     "normcdf - another": x - 1,
     "softplus - another": x - 1,
@@ -1013,6 +1017,27 @@ def test_differences_do_not_cancel_within_a_common_scale() -> None:
     x, y, a = sympy.symbols("x y a", real=True)
     risen = recognise(heads.sigmoid(x / a) - heads.sigmoid(y / a), frozenset({a}))
     assert risen.has(tanh((x - y) / (2 * a)))
+
+
+def test_the_logarithm_of_a_ratio_of_gammas_keeps_its_digits() -> None:
+    """As in the density of Student's t, by its degrees of freedom, in float64 too."""
+
+    @formula(domain={"nu": sympy.Interval.open(0, sympy.oo)})
+    def constant(nu):  # type: ignore[no-untyped-def]
+        return sympy.loggamma((nu + 1) / 2) - sympy.loggamma(nu / 2)
+
+    (variant,) = plan(constant.definition, search=FIRST_ORDER).variants
+    forward, backward = variant.kernels["forward"], variant.kernels["backward"]
+    for form, most in ((SINGLE, 1e-6), (DOUBLE, 4e-15)):
+        for nu in (1e-3, 0.7, 4.0, 31.0, 33.0, 1000.0, 1e6, 1e10):
+            with mp.workdps(40):
+                half = mp.mpf(single(nu)) / 2
+                value = mp.loggamma(half + 0.5) - mp.loggamma(half)
+                slope = (mp.digamma(half + 0.5) - mp.digamma(half)) / 2
+            at = {"nu": single(nu), "grad": 1.0}
+            for program, want in ((forward, value), (backward, slope)):
+                (got,) = simulated(program.wide or program if form is DOUBLE else program, at, form)
+                assert abs(got - want) <= most * abs(want), nu
 
 
 def test_a_pole_within_an_extremum_is_no_error() -> None:

@@ -366,6 +366,51 @@ def _log_normcdf(u: Expr) -> Expr:
     return Piecewise((far, u < -8), (below, u < 0), (log1p(-normcdf(-u)), True), evaluate=False)
 
 
+_STIRLING = tuple(map(sympy.Rational, (
+    "-174611/125400", "43867/244188", "-3617/122400", "1/156", "-691/360360", "1/1188",
+    "-1/1680", "1/1260", "-1/360", "1/12",
+)))  # fmt: skip
+"""What Stirling's formula lacks, times u: a polynomial in 1/u**2, the highest power first."""
+
+_STIRLING_FROM, _STIRLING_CUT = 16, 8
+"""Where these terms do for all digits, and how many are below the last of single precision."""
+
+
+def _rising(factors: int) -> list[int]:
+    """u*(u + 1)*... by powers of u, the highest first."""
+    found = [1]
+    for k in range(factors):
+        found = [a + k * b for a, b in zip([*found, 0], [0, *found], strict=True)]
+    return found
+
+
+def _loggamma_less_loggamma(u: Expr, v: Expr) -> Expr:
+    """By Stirling's formula, of which little cancels; below where it holds, by that 16 higher."""
+    step = minus(u, v)
+
+    def difference(low: Expr) -> Expr:
+        high = low + step
+        rests = [polynomial(_STIRLING_CUT, t**-2, *_STIRLING) / t for t in (high, low)]
+        powers = low * log1pmx(step / low) - log1p(step / low) / 2 + step * log(high)
+        return powers + rests[0] - rests[1]
+
+    factors = [*map(Integer, _rising(_STIRLING_FROM))]
+    rising = [polynomial(0, t, *factors) for t in (u, v)]
+    near = difference(v + _STIRLING_FROM) - log(rising[0] / rising[1])
+    # Marked as done by its bound.
+    below = loggamma(u) - loggamma(Min(v, 0))
+    return Piecewise(
+        (difference(v), v > _STIRLING_FROM), (near, v > 0), (below, True), evaluate=False
+    )
+
+
+def _is_a_small_step(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U is V and a number of at most four, and not done yet."""
+    step = minus(found[U], found[V])
+    small = step.is_number and bool(step > 0) and bool(step <= 4)
+    return small and varies(found[V], parameters) and not found[V].has(Min)
+
+
 def _erf_less_erf(u: Expr, v: Expr) -> Expr:
     some = erf(_marked(u)) - erf(_marked(v))
     far = sqrt(2) * u, sqrt(2) * v
@@ -714,6 +759,9 @@ SUMS = (
     Rule("softplus - another of the same tensor", softplus(U) - softplus(V),
          _softplus_less_softplus(U, V), _CANCELS, _MAECHLER, {U: 1.3e-6, V: -1.3e-6},
          where=_are_of_one_tensor),
+    Rule("loggamma - another a step below", loggamma(U) - loggamma(V),
+         _loggamma_less_loggamma(U, V), _CANCELS, _ABRAMOWITZ, {U: 2e7 + 2, V: 2e7},
+         where=_is_a_small_step),
     Rule("erf - another", erf(U) - erf(V), _erf_less_erf(U, V),
          "both are 1, or -1", _ABRAMOWITZ, {U: 8.0, V: 6.0}, where=_share_a_term_of_their_own),
     Rule("normcdf - another", normcdf(U) - normcdf(V), _normcdf_less_normcdf(U, V),
