@@ -42,9 +42,8 @@ class _Cpp:
         if math.isinf(number):
             return Text("T(INFINITY)") if number > 0 else Text("-T(INFINITY)", 80)
         if node.op == "constant_rest":
-            high = float(value.evalf(25))
-            low = float((value - sympy.Float(high, 60)).evalf(20))
-            return Text(f"constant_rest<T>({high!r}, {low!r})")
+            low = float((value - sympy.Float(number, 60)).evalf(20))
+            return Text(f"constant_rest<T>({number!r}, {low!r})")
         if value.is_Integer and abs(value) < 2**31:
             return Text(f"T({int(value)})")
         return Text(f"T({number!r})")

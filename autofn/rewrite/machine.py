@@ -88,7 +88,7 @@ def fma_in_double(a: Column, b: Column, c: Column) -> tuple[Column, Column]:
     S. Boldo and G. Melquiond, Emulation of FMA and correctly rounded sums: proved algorithms using
     rounding to odd, IEEE Transactions on Computers 57 (2008).
     """
-    high, low = product_in_double(a, b)
+    high, low = _product(a, b)
     total, rest = _two_sum(c, low)
     value, more = _two_sum(high, total)
     last = _to_odd(*_two_sum(rest, more))
@@ -97,13 +97,23 @@ def fma_in_double(a: Column, b: Column, c: Column) -> tuple[Column, Column]:
     return found, known
 
 
+def polynomial_in_double(t: Column, terms: Sequence[Column]) -> tuple[Column, Column]:
+    """`polynomial` of float64, and where it is known."""
+    value, *rest = terms
+    known: Column = np.ones(np.shape(t), bool)
+    for term in rest:
+        value, also = fma_in_double(value, t, term)
+        known = known & also
+    return value, known
+
+
 def product_rest_in_double(a: Column, b: Column) -> tuple[Column, Column]:
     """What a * b loses in rounding to float64, and where that is known."""
-    high, low = product_in_double(a, b)
+    high, low = _product(a, b)
     return low, _is_safe(a, b, high)
 
 
-def product_in_double(a: Column, b: Column) -> tuple[Column, Column]:
+def _product(a: Column, b: Column) -> tuple[Column, Column]:
     """A product, and what it lost (Veltkamp, Dekker), of numbers that are not too large."""
     product = a * b
     (a_high, a_low), (b_high, b_low) = _halves(a), _halves(b)

@@ -264,13 +264,9 @@ def _regimes(node: Add) -> Expr:
 
 def _of_multiple(node: Add) -> Expr | None:
     """A sum such as c*(1 - exp(-x/c)) - x*exp(-x/c), which is c times a function of x/c."""
-    for u in _variables(node):
-        for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
-            scaled = _scaled(node, x, u) if len(u.free_symbols) > 1 else None
-            if scaled is None or terms_at_most(scaled) > EXPANDED:
-                continue
-            factor, in_t = sympy.factor_terms(scaled).as_independent(T, as_Add=False)
-            if in_t.free_symbols == {T} and isinstance(in_t, Add) and (fitted := _fitted(in_t)):
+    for x in sorted(node.free_symbols, key=lambda symbol: symbol.name):
+        for factor, in_t, u in of_one(node, x):
+            if u != x and isinstance(in_t, Add) and (fitted := _fitted(in_t)):
                 polynomial, radius = fitted
                 near = factor * polynomial.xreplace({T: u})
                 return Piecewise((near, Abs(u) < radius), (node, True), evaluate=False)

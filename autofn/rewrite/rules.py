@@ -413,8 +413,8 @@ def _is_a_small_step(found: Bindings, parameters: frozenset[Symbol]) -> bool:
 
 def _erf_less_erf(u: Expr, v: Expr) -> Expr:
     some = erf(_marked(u)) - erf(_marked(v))
-    far = sqrt(2) * u, sqrt(2) * v
-    above, below = (2 * _apart(first, second) for first, second in ((-far[1], -far[0]), far))
+    above = 2 * _apart(-sqrt(2) * v, -sqrt(2) * u)
+    below = 2 * _apart(sqrt(2) * u, sqrt(2) * v)
     half = sympy.Rational(1, 2)
     return Piecewise(
         (above, (u > half) & (v > half)),

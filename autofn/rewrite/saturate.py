@@ -271,7 +271,7 @@ def _raises(results: list[Result], x: Symbol) -> bool:
     """Whether there are powers of what is as large as x."""
     powers = (node for each in results if each.expr for node in trees.nodes(each.expr))
     return any(
-        node.is_Pow and (node.exp > 1) == True and x in trees.symbols(node.base)  # noqa: E712
+        node.is_Pow and node.exp.is_number and node.exp > 1 and x in trees.symbols(node.base)
         for node in powers
     )
 

@@ -218,7 +218,6 @@ def _with_wide(
         return chosen
     others = dict.fromkeys(replace(each.program, arithmetic="single") for each in candidates)
     others.pop(replace(chosen, arithmetic="single"), None)
-    others = {each: None for each in others if not hides_nan(each, sample, DOUBLE)}
     program, found = _less_wrong(chosen, found, _in_64_bits("single", others), sample, bar)
     mild = error(program, sample, form=DOUBLE, mild=True)
     if found.bad or (found.ulp + mild.ulp) / 2 > bar:

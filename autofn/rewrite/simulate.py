@@ -243,12 +243,7 @@ def _quickly(
     if form is DOUBLE and op == "fma":
         return machine.fma_in_double(*args)
     if form is DOUBLE and op == "polynomial":
-        t, value, *rest = args
-        known: Column = np.ones(len(turns), bool)
-        for term in rest:
-            value, also = machine.fma_in_double(value, t, term)
-            known = known & also
-        return value, known
+        return machine.polynomial_in_double(args[0], args[1:])
     if not quick or form is DOUBLE:
         relative = QUICK_DOUBLE if quick and quick_double(op) else 0.0
         found = extended.off_by(op, args, turns, form, OPS[op].ulp - 0.5, relative)

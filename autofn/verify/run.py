@@ -157,7 +157,7 @@ class _Run:
             if compiler.poll() is None:
                 compiler.kill()
         if self.nvcc is not None:
-            self.nvcc.join()
+            self.nvcc.join()  # it reads what its compiler says
         for compiler in self.compilers:
             if compiler.returncode is None:
                 compiler.communicate()
