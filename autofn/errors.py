@@ -128,3 +128,13 @@ def _rebuild_internal(
     what: str, where: Location | None, remedy: str | None, trace: str
 ) -> InternalError:
     return InternalError(what, where=where, remedy=remedy, trace=trace)
+
+
+def interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it.
+
+    A folder that is being removed as Ctrl-C comes makes an OSError of it, with a file closed twice.
+    """
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__context__
+    return error is not None

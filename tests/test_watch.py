@@ -17,6 +17,7 @@ import pytest
 from autofn import pipeline
 from autofn.cli import cli
 from autofn.cli.actions import Extras
+from autofn.cli.gen import Run
 from autofn.cli.watch import _Watcher
 from autofn.install import install, read, withdraw
 from autofn.load import load_file
@@ -170,6 +171,24 @@ def test_what_cannot_be_watched(arguments: list[str], message: str, here: Path) 
     result = click.testing.CliRunner().invoke(cli, ["gen", "--watch", *arguments])
     assert result.exit_code == 2
     assert message in result.stderr
+
+
+def _broken_off(*_: object) -> None:
+    """As a folder's removal that Ctrl-C strikes: its file is closed twice."""
+    try:
+        raise KeyboardInterrupt
+    finally:
+        os.close(-1)
+
+
+def test_what_an_interrupt_breaks_off(here: Path, monkeypatch) -> None:
+    monkeypatch.setattr(_Watcher, "run", _broken_off)
+    result = click.testing.CliRunner().invoke(cli, ["gen", "--watch", "f.py", "--no-verify"])
+    assert (result.exit_code, result.stdout) == (0, "ended\n")
+    monkeypatch.setattr(Run, "take", _broken_off)
+    result = click.testing.CliRunner().invoke(cli, ["gen", "f.py", "--no-verify"])
+    assert result.exit_code == 130
+    assert result.stderr.startswith("interrupted")
 
 
 # --- the verification behind -----------------------------------------------------------------

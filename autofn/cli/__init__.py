@@ -32,7 +32,7 @@ from autofn.cli.plot import plot
 from autofn.cli.report import report
 from autofn.cli.show import show
 from autofn.cli.verify import verify
-from autofn.errors import AutofnError, UsageError
+from autofn.errors import AutofnError, UsageError, interrupted
 from autofn.suggest import close
 
 INTERRUPTED = 130
@@ -90,15 +90,21 @@ def _exit_code(command: Callable[[], Any]) -> int:
         show_error(error)
         return error.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("interrupted: what was written before is whole", err=True)
-        return INTERRUPTED
+        return _interrupted()
     except BrokenPipeError:
         # Nobody reads any more; the interpreter must not complain when it flushes.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except Exception as error:
+        if interrupted(error):
+            return _interrupted()
         show_internal(f"internal error: {type(error).__name__}: {error}", traceback.format_exc())
         return 70
+
+
+def _interrupted() -> int:
+    click.echo("interrupted: what was written before is whole", err=True)
+    return INTERRUPTED
 
 
 def _as_usage(error: click.ClickException) -> UsageError:

@@ -17,7 +17,7 @@ from autofn.cli.actions import Draft, Drafted, Generate
 from autofn.cli.console import Watch, say, show_error, show_report
 from autofn.cli.gen import Run, clash, gravest
 from autofn.cli.sources import named, resolve
-from autofn.errors import AutofnError, UsageError, VerificationError
+from autofn.errors import AutofnError, UsageError, VerificationError, interrupted
 from autofn.reading import CHANGED
 from autofn.stamps import INTERVAL, Stamps, stamp
 
@@ -55,7 +55,9 @@ def watching(
         )
         try:
             watcher.run(sources)
-        except KeyboardInterrupt:
+        except BaseException as error:
+            if not interrupted(error):
+                raise
             watcher.end()
     return 0
 
