@@ -26,6 +26,7 @@ from sympy import (
     S,
     Symbol,
 )
+from sympy.core.relational import Relational
 
 from autofn import functions as heads
 from autofn import trees
@@ -143,20 +144,27 @@ def _share(node: Expr, arg: Expr, variables: frozenset[Symbol]) -> Expr:
     fixed = [other for other in rivals if not moves(other, variables)]
     beats = sympy.StrictGreaterThan if isinstance(node, Max) else sympy.StrictLessThan
     holds = sympy.GreaterThan if isinstance(node, Max) else sympy.LessThan
-    loses = [holds(arg, other, evaluate=False) for other in moving]
-    wins = [beats(*_unrounded(arg, other), evaluate=False) for other in fixed]
+    loses = [_relation(holds, arg, other) for other in moving]
+    wins = [_relation(beats, *_unrounded(arg, other)) for other in fixed]
     if not moving:
         return _piecewise((S.One, And(*wins, evaluate=False) if len(wins) > 1 else wins[0]),
                           (S.Zero, True))  # fmt: skip
     if len(moving) == 1:
-        tied = Eq(arg, moving[0], evaluate=False)
-        first = [beats(arg, moving[0], evaluate=False), *wins]
+        tied = _relation(Eq, arg, moving[0])
+        first = [_relation(beats, arg, moving[0]), *wins]
         return _piecewise((S.One, _all(first)), (S.Half, _all([tied, *wins])), (S.Zero, True))
     ties = Add(
         S.One,
-        *(_piecewise((S.One, Eq(arg, other, evaluate=False)), (S.Zero, True)) for other in moving),
+        *(_piecewise((S.One, _relation(Eq, arg, other)), (S.Zero, True)) for other in moving),
     )
     return _piecewise((1 / ties, _all([*loses, *wins])), (S.Zero, True))
+
+
+def _relation(kind: type[Relational], a: Expr, b: Expr) -> Relational:
+    """A comparison; of the difference where SymPy would turn its sides round without end."""
+    plain = kind(a, b, evaluate=False)
+    turned = plain.canonical
+    return plain if turned.canonical == turned else kind(a - b, S.Zero, evaluate=False)
 
 
 def _unrounded(arg: Expr, other: Expr) -> tuple[Expr, Expr]:

@@ -159,6 +159,10 @@ ONCE_WRONG = {
     "sine of expm1": 3 * sympy.sin(functions.expm1(x)),
     "steep at a step": sympy.cosh((x**2 + sympy.Rational(1, 2)) ** sympy.Rational(27, 2))
         * sympy.sqrt(1 + Piecewise((2, x > -sympy.Rational(3, 4)), (1, True))),
+    # SymPy turns the sides of asin(..) > x - 2*alpha round without end
+    "sides of a comparison": sympy.erfc(
+        sympy.erfc(sympy.Max(x, x - 2 * alpha, sympy.asin(sympy.tanh(alpha) / 2)))
+    ),
     # SymPy makes a condition of a piece within a condition
     "choice among conditions": sympy.Max(
         0, (sympy.Min(1, x) - 2 * sympy.atanh(sympy.tanh(x) / 2)) * sympy.asin(sympy.tanh(y) / 2)
