@@ -140,6 +140,16 @@ def test_a_program_has_nothing_else() -> None:
         assert program.arithmetic == "single", kernel.pass_name
 
 
+def test_quarters_of_turns() -> None:
+    @formula
+    def quarters(x, y):  # type: ignore[no-untyped-def]
+        return cos(pi * x / 2 + pi * y / 4)
+
+    for kernel, program in kernels(plan(quarters.definition)):
+        ops = {node.op.removesuffix("_of_sum") for node in program.nodes}
+        assert ops & {"sinpi", "cospi"}, kernel.pass_name
+
+
 def test_a_raised_cosine_does_not_cancel() -> None:
     @formula
     def cutoff(r, c: float = 5.0):  # type: ignore[no-untyped-def]

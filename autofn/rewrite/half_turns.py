@@ -56,7 +56,7 @@ def _quotient(u: Expr) -> tuple[Expr, Expr] | None:
     if len(known) < len(terms):
         return None
     if len(known) > 1:
-        whole = sympy.ilcm(*(coefficient.q for coefficient, _ in known))
+        whole = Integer(sympy.ilcm(*(coefficient.q for coefficient, _ in known)))
         return Add(*(whole * coefficient * rest for coefficient, rest in known)), whole
     coefficient, rest = known[0]
     twos = Integer(2) ** (_twos(coefficient.p) - _twos(coefficient.q))
