@@ -115,6 +115,13 @@ def bounded(value: Any, widest: int = WIDEST) -> Any:
     return -mp.inf if sign else mp.inf
 
 
+def finite_within(value: Any, widest: int) -> Any:
+    """A number of either kind, infinite from that power of two on."""
+    if isinstance(value, mpfr) and gmpy2.is_finite(value) and value and magnitude(value) > widest:
+        return mpfr("inf") if value > 0 else mpfr("-inf")
+    return bounded(value, widest)
+
+
 def is_finite(value: Any) -> bool:
     return bool(gmpy2.is_finite(value) if isinstance(value, mpfr) else mp.isfinite(value))
 

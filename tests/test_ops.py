@@ -258,6 +258,14 @@ def test_erfc_is_that_of_mpfr(bits: int) -> None:
             assert abs(got / want - 1) < precise.power_of_two(-bits), x
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "sinc"])
+def test_waves_of_what_no_float_is(name: str) -> None:
+    """As many digits of pi would take for ever."""
+    with precise.in_bits(400):
+        found = _exact(name, [precise.power_of_two(10**9)], None)
+    assert found == 0 if name == "sinc" else found != found
+
+
 @pytest.mark.parametrize("n", [1, 2, 3])
 def test_polygamma_takes_no_step_per_integer(n: int) -> None:
     args = [-0.3, -3.7, -20.3, -1e9 - 0.25, -1e15 - 0.25, 1e30]

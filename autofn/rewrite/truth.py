@@ -13,7 +13,7 @@ from mpmath.libmp import NoConvergence
 from sympy import Expr
 
 from autofn import precise
-from autofn.ops import OPS
+from autofn.ops import OPS, WAVES
 from autofn.program import Node, Program
 from autofn.rewrite.formats import EXACT
 
@@ -110,7 +110,9 @@ def _exactly(constant: Expr | None) -> Any:
 def _exact(op: str, args: list[Any], n: int | None) -> Any:
     if op in ARITHMETIC:
         return value_of(op, n, args)
-    args = [precise.bounded(arg, LARGEST) for arg in args]
+    # MPFR has large numbers at no price but that of their remainder by pi.
+    limited = precise.finite_within if op in {*WAVES, "tan"} else precise.bounded
+    args = [limited(arg, LARGEST) for arg in args]
     if not op.startswith("times_"):
         return value_of(op, n, args)
     # A factor that has vanished makes 0 of anything.
