@@ -25,6 +25,7 @@ class Error:
 
     bad: how many results are not finite, or off by more than a million ULP, and should not be.
     ulp: the largest other error; at: where the worst of all is, the point of this number.
+    many: how many results are off by more than `MUCH`, those near roots among them.
     whole: whether all points were looked at; else the error is at least this.
     """
 
@@ -33,6 +34,7 @@ class Error:
     at: tuple[tuple[str, float], ...] = ()
     number: int | None = None
     whole: bool = True
+    many: int = 0
 
     def __str__(self) -> str:
         least = "" if self.whole else "at least "
@@ -47,6 +49,9 @@ LEAST = 5e-324
 
 LOST = 2.0**20
 """ULPs beyond which a result has lost its digits."""
+
+MUCH = 64.0
+"""ULPs of which the bars of all orders are at most."""
 
 
 @dataclass(frozen=True)
@@ -171,10 +176,11 @@ def error(
     order: of the points, by number. best: where the error is clearly worse, the rest is left out.
     form: DOUBLE for what float64 makes of it. mild: functions are only rounded.
     """
-    bad, worst, number = 0, 0.0, None
+    bad, many, worst, number = 0, 0, 0.0, None
     order = range(len(sample.points)) if order is None else order
     for numbers in _batches(order) if best else [order]:
         off = _off_by(program, sample, numbers, form, mild)
+        many += int((off > MUCH).sum())
         for index, row in zip(numbers, off.T.tolist(), strict=True):
             for output, each in enumerate(row):
                 if each <= worst or sample.is_near_root(index, output):
@@ -186,7 +192,7 @@ def error(
                     worst, number = each, number if bad else index
             if best and (bad > best.bad or (bad == best.bad and worst > HOPELESS * best.ulp)):
                 return Error(bad, worst, _at(sample, number), number, whole=False)
-    return Error(bad, worst, _at(sample, number), number)
+    return Error(bad, worst, _at(sample, number), number, many=many)
 
 
 def _batches(order: Sequence[int]) -> Iterator[Sequence[int]]:

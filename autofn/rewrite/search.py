@@ -527,14 +527,17 @@ class _Tried:
     def _rank(self, number: int) -> tuple[float, ...]:
         found = self.errors[number]
         within = found.ulp <= self._budget
-        step = CLOSE if found.ulp > self._bar else STEP
+        step, many = CLOSE if found.ulp > self._bar else STEP, 0
+        if found.bad:
+            # The worst of those points that are not bad yet says little: it is next to such.
+            step, many = NEXT, found.many if found.whole else len(self._order) + 1
         lacks = 0 if within else _steps(found.ulp / self._budget, step)
-        return found.bad, found.ulp > self._bar, lacks, *self.cost(number)
+        return found.bad, found.ulp > self._bar, lacks, many, *self.cost(number)
 
 
-STEP, CLOSE = 1.25, 1.05
+STEP, CLOSE, NEXT = 1.25, 1.05, 16.0
 """Errors within this factor of each other are one: a sample does not tell them apart. Beyond the
-bar, the second."""
+bar, the second; beside what is bad, the third."""
 
 
 def _steps(ratio: float, step: float) -> int:
