@@ -29,7 +29,7 @@ from autofn.rewrite.closer import Closer
 from autofn.rewrite.formats import DOUBLE, EXACT, SINGLE, rounded
 from autofn.rewrite.judge import Error, Sample, error, hides_nan, sampled
 from autofn.rewrite.memory import remembered
-from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus, ratio
+from autofn.rewrite.rules import NAMES, RULES, SUMS, C, Rule, U, V, minus, plus, ratio
 from autofn.rewrite.search import Candidate, choose
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.steps import stages
@@ -149,6 +149,7 @@ def program_of(expr: Expr) -> Program:
     # An exponent that is known at run time is a head by the time programs are made, and U - V and
     # U / V those of what they stand for.
     expr = expr.replace(minus, lambda u, v: u - v).replace(ratio, lambda u, v: u / v)
+    expr = expr.replace(plus, lambda u, v: u + v)
     powers = {p: heads.power(*p.args) for p in expr.atoms(sympy.Pow) if not p.exp.is_number}
     fixed = (V, C) if expr.has(C) and expr.has(V) else ()
     axes = {s: frozenset[str]() if s in fixed else frozenset({ELEMENT}) for s in (U, V, C)}

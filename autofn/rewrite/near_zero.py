@@ -19,10 +19,8 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
-
-RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
-"""Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
+from autofn.rewrite.polynomials import RADII, SINGLE, coefficients, linear, terms_below
+from autofn.rewrite.removable import divided_out
 
 DEGREES = (8, 11, 14, 17, 20)
 NOTHING = 2.0**-200
@@ -36,9 +34,6 @@ AMPLIFIED = 12.0
 
 AT_ZERO = 2.0**-70
 """Where a function is as good as at 0, and can still be evaluated."""
-
-LINEAR = 20
-"""The size of an argument that is looked at as a linear function."""
 
 CLOSE, CANCELLED = 2.0**-20, 400
 """Where terms are evaluated to how many digits: at `AT_ZERO` a sum may lose 253 of them."""
@@ -66,6 +61,7 @@ def with_regimes(node: Basic) -> Basic:
             or _limited_by_term(node)
             or _limited_over_symbol(node)
             or _limited_by_exponent(node)
+            or divided_out(node, _log1p_over)
         )
         if limited is not None:
             return limited
@@ -92,7 +88,9 @@ def _is_regime(node: Basic) -> bool:
 
 
 def _is_absolute(size: Expr) -> bool:
-    """Whether it is |u|, of which SymPy leaves alone what is positive: |p|*exp(-x)."""
+    """Whether it is |u|, of which SymPy leaves alone what is positive, or the largest of such."""
+    if isinstance(size, sympy.Max):
+        return all(map(_is_absolute, size.args))
     factors = Mul.make_args(size)
     absolute = [isinstance(factor, Abs) for factor in factors]
     return any(absolute) and all(a or f.is_positive for a, f in zip(absolute, factors, strict=True))
@@ -185,18 +183,6 @@ def _scaled(expr: Expr, x: Symbol, u: Expr) -> Expr | None:
         each: each.args[0] * sympy.exp(each.args[1]) for each in expr.atoms(heads.times_exp)
     }
     return trees.replaced(expr, products).xreplace({x: sympy.expand((T - shift) / scale)})
-
-
-@lru_cache(maxsize=10_000)
-def linear(u: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
-    """The slope of a linear function of x, and its value at 0."""
-    if trees.size(u) > LINEAR or not u.is_polynomial(x):
-        return None
-    line = sympy.Poly(u, x)
-    if line.degree() != 1:
-        return None
-    scale, shift = line.all_coeffs()
-    return scale, shift
 
 
 def for_kernels(expr: Expr) -> Expr:
@@ -473,6 +459,13 @@ def _logarithm() -> tuple[Expr, Expr]:
         found = _polynomial(lambda t: mp.log1p(t) / t if t else mp.mpf(1), False, radius)
     assert found is not None
     return found, radius
+
+
+def _log1p_over(z: Expr) -> Expr:
+    """log(1 + z)/z, and its limit where z is 0."""
+    series, radius = _logarithm()
+    near = (_opaque(series, z, radius), Abs(z) < radius)
+    return Piecewise(near, (heads.log1p(z) / z, True), evaluate=False)
 
 
 def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:

@@ -1,17 +1,30 @@
-"""Polynomials that are a function on an interval, to the last digit of float64 and a few more."""
+"""Polynomials that are a function on an interval, to the last digit of float64 and a few more.
+
+And what is a polynomial of the first degree already.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache, lru_cache
 
+import sympy
 from mpmath import mp
+from sympy import Expr, Symbol
+
+from autofn import trees
 
 PRECISE = 2.0**-60
 """The largest error of a polynomial, as a part of the function's size."""
 
 SINGLE = 2.0**-26
 """Terms that are less, beside the polynomial, are left out in single precision."""
+
+RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
+"""Within the largest that serves a regime holds. Beyond, the terms cancel less."""
+
+LINEAR = 20
+"""The size of an argument that is looked at as a linear function."""
 
 
 def coefficients(
@@ -82,3 +95,15 @@ def terms_below(part: float, coefficients: Sequence[mp.mpf], radius: mp.mpf) -> 
         if total > part * abs(coefficients[-1]):
             return k
     return degree
+
+
+@lru_cache(maxsize=10_000)
+def linear(u: Expr, x: Symbol) -> tuple[Expr, Expr] | None:
+    """The slope of a linear function of x, and its value at 0."""
+    if trees.size(u) > LINEAR or not u.is_polynomial(x):
+        return None
+    line = sympy.Poly(u, x)
+    if line.degree() != 1:
+        return None
+    scale, shift = line.all_coeffs()
+    return scale, shift

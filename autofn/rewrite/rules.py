@@ -107,6 +107,17 @@ class minus(sympy.Function):  # type: ignore[misc]
         return min(out, u - v, key=lambda each: len(Add.make_args(each)))
 
 
+class plus(sympy.Function):  # type: ignore[misc]
+    """U + V with their common factor taken out: of a*x and b*x it is x*(a + b)."""
+
+    nargs = (2,)
+    is_real = True
+
+    @classmethod
+    def eval(cls, u: Expr, v: Expr) -> Expr | None:
+        return None if U in (u, v) else sympy.factor_terms(u + v)
+
+
 class ratio(sympy.Function):  # type: ignore[misc]
     """U / V in lowest terms: of k*x and x that is k."""
 
@@ -776,7 +787,7 @@ SUMS = (
     Rule("1 - cos", 1 - cos(U), 2 * sin(U / 2) ** 2, _CANCELS, _GOLDBERG, {U: 1.3e-3}),
     Rule("1 + cos", 1 + cos(U), 2 * cos(U / 2) ** 2, _CANCELS, _GOLDBERG, {U: 3.1403}),
     Rule("cos - cos of a multiple", cos(U) - cos(V),
-         -2 * sin((ratio(U, V) + 1) * V / 2) * sin((ratio(U, V) - 1) * V / 2),
+         -2 * sin(plus(U, V) / 2) * sin(plus(U, -V) / 2),
          _CANCELS, _ABRAMOWITZ, {U: 1.3e-3, V: 2.1e-3}, where=_is_multiple),
     Rule("1 + sin", 1 + sin(U), 2 * sin(U / 2 + pi / 4) ** 2,
          _CANCELS, _ABRAMOWITZ, {U: -1.57}),

@@ -1,0 +1,372 @@
+"""Quotients whose parts vanish together, as quotients of divided differences.
+
+(1 - exp(-n*(1 - c)))/(1 - c*exp(-n*(1 - c))) is 0/0 at c = 1 and a function of two variables, so
+that no polynomial serves. But of a function f of t the divided difference (f(t) - f(a))/(t - a) is
+known without a division, by rules like those of derivatives; where f(a) = 0 that is f without its
+zero, and the factors t - a of both parts cancel. It is smooth, so that a may be rounded.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import sympy
+from sympy import (
+    Abs,
+    Add,
+    Basic,
+    Expr,
+    Max,
+    Mul,
+    Piecewise,
+    Pow,
+    Rational,
+    S,
+    Symbol,
+    cos,
+    sin,
+    sqrt,
+)
+
+from autofn import functions as heads
+from autofn import trees
+from autofn.compact import LIMIT
+from autofn.rewrite.polynomials import RADII, linear
+
+POWERS = 4
+"""The highest power whose differences are written out."""
+
+NOTHING, DIGITS = 1e-20, 30
+"""What is 0, of how many digits."""
+
+TRIED = 12
+"""The most points that are tried in one variable."""
+
+POINTS = 10
+"""Where it is looked whether something is 0."""
+
+_T = Symbol("_t", real=True)
+
+_Factor = tuple[Expr, int]
+"""A factor of a product, and its power."""
+
+
+class _log1p_over(sympy.Function):  # type: ignore[misc]  # SymPy has no types
+    """log(1 + z)/z, until it is known which of them are left."""
+
+    is_positive = True
+    nargs = (1,)
+
+    def _eval_evalf(self, prec: int) -> Expr:
+        z = self.args[0]
+        return (sympy.log(1 + z) / z)._eval_evalf(prec)
+
+
+class _Unknown(Exception):
+    """A pole, or a function whose differences have no rule."""
+
+
+def divided_out(node: Mul, logarithm: Callable[[Expr], Expr]) -> Expr | None:
+    """A product that is 0/0 where a symbol has some value, without its zeros there; else None.
+
+    logarithm: gives log(1 + z)/z of z, and its limit where that is 0.
+    """
+    found = _divided_out(node)
+    if found is None:
+        return None
+    logarithms = {each: logarithm(each.args[0]) for each in found.atoms(_log1p_over)}
+    return trees.replaced(found, logarithms)
+
+
+def _divided_out(node: Mul) -> Expr | None:
+    if trees.size(node) > LIMIT:
+        return None
+    if node.has(Piecewise):
+        return _in_branches(node)
+    factors = list(_factors(node))
+    bottoms = [base for base, power in factors if power < 0 and _may_vanish(base)]
+    if not bottoms or not any(power > 0 and _may_vanish(base) for base, power in factors):
+        return None
+    symbols = sorted(frozenset[Symbol]().union(*map(trees.symbols, bottoms)), key=str)
+    variables = [each for x in symbols for each in _variables(node, x)]
+    found = [_without_zeros(node, factors, each) for each in variables]
+    best = min((each for each in found if each is not None), key=_cost, default=None)
+    again = _divided_out(best) if isinstance(best, Mul) else None
+    return best if again is None else again
+
+
+def _in_branches(node: Mul) -> Expr | None:
+    """The same of a product with one factor that has branches."""
+    branches = [each for each in node.args if isinstance(each, Piecewise)]
+    rest = Mul(*(each for each in node.args if each not in branches))
+    if len(branches) != 1 or rest.has(Piecewise):
+        return None
+    made: list[tuple[Expr, Basic]] = []
+    for value, where in branches[0].args:
+        product = rest * value
+        found = _divided_out(product) if product.is_Mul else None
+        if isinstance(found, Piecewise) and found.args[0][1] == where:
+            found = found.args[0][0]
+        made.append((product if found is None else found, where))
+    same = all(new == rest * old for (new, _), (old, _) in zip(made, branches[0].args, strict=True))
+    return None if same else Piecewise(*made, evaluate=False)
+
+
+def _factors(node: Expr) -> Iterator[_Factor]:
+    for factor in Mul.make_args(node):
+        base, power = factor.as_base_exp()
+        yield (base, int(power)) if power.is_Integer else (factor, 1)
+
+
+def _may_vanish(base: Expr) -> bool:
+    return bool(base.free_symbols) and base.is_nonzero is not True
+
+
+def _cost(expr: Expr) -> tuple[int, int, int]:
+    """How many sums it divides by that are 0 somewhere known, how many others, and the size."""
+    near = expr.args[0][0] if isinstance(expr, Piecewise) else expr
+    sums = [base for base, power in _factors(near) if power < 0 and base.is_Add]
+    zeros = [base for base in sums if any(_vanishes(base, x) for x in trees.symbols(base))]
+    return len(zeros), len(sums), trees.size(expr)
+
+
+def _vanishes(base: Expr, x: Symbol) -> bool:
+    in_t = base.xreplace({x: _T})
+    return any(_is_zero(in_t.xreplace({_T: point})) for point in _points([in_t]))
+
+
+@dataclass(frozen=True)
+class _Variable:
+    """A symbol x, or a product u with it."""
+
+    u: Expr
+    x: Symbol
+
+    def factors(self, factors: list[_Factor]) -> list[tuple[Expr, Expr, int]]:
+        """Those that are functions of it alone, beside what it lacks, each with itself in `_T`."""
+        in_t, found = self.x * _T / self.u, []
+        lost = trees.symbols(self.u)
+        for base, power in factors:
+            if base == self.x:
+                found.append((self.u, _T, power))
+            elif self.x in trees.symbols(base):
+                written = base.xreplace({self.x: in_t})
+                if not trees.symbols(written) & lost:
+                    found.append((base, written, power))
+        return found
+
+
+def _variables(node: Mul, x: Symbol) -> Iterator[_Variable]:
+    products = set()
+    for each in trees.nodes(*node.args):
+        if each.is_Mul and x in each.args:
+            products.add(each.as_independent(*each.free_symbols, as_Add=False)[1])
+    for product in sorted(products - {x}, key=sympy.default_sort_key):
+        yield _Variable(product, x)
+    yield _Variable(x, x)
+
+
+def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Expr | None:
+    """The product without its common zeros in a variable, None where there are none."""
+    own = variable.factors(factors)
+    near: dict[Expr, tuple[Expr, Expr | None]] = {}
+    tops = [each for each in own if each[-1] > 0]
+    bottoms = [each for each in own if each[-1] < 0]
+    for point in _points([written for _, written, _ in bottoms]):
+        zeros = [each for each in bottoms if _is_zero(each[1].xreplace({_T: point}))]
+        if not zeros:
+            continue
+        zeros += [each for each in tops if _is_zero(each[1].xreplace({_T: point}))]
+        order = sum(power for *_, power in zeros)
+        if order < 0:
+            continue
+        differences = _Differences(point)
+        try:
+            slopes = [(differences(written)[1], power) for _, written, power in zeros]
+        except _Unknown:
+            continue
+        if any(power < 0 and _is_zero(slope.xreplace({_T: point})) for slope, power in slopes):
+            continue
+        rest = node / Mul(*(base**power for base, _, power in zeros))
+        quotient = (_T - point) ** order * Mul(*(slope**power for slope, power in slopes))
+        without = rest * quotient.xreplace({_T: variable.u})
+        if _is_zero(without - node):
+            near[point] = without, differences.change(variable.u)
+    return _beside(near, node, variable.u) if near else None
+
+
+def _beside(near: dict[Expr, tuple[Expr, Expr | None]], node: Expr, u: Expr) -> Expr:
+    """The product without its zeros where that is better, and as it is elsewhere."""
+    for without, change in near.values():
+        if change is not None:
+            return Piecewise((without, change < 1), (node, True), evaluate=False)
+    for point, (without, _) in near.items():
+        if point == 0 or not point.is_number:
+            return without
+    for point, (without, _) in near.items():
+        clear = min(abs(point - other) for other in (S.Zero, *near) if other != point) / 2
+        radius = max((each for each in RADII if each <= clear), default=None)
+        if radius is not None:
+            node = Piecewise((without, Abs(u - point) < radius), (node, True), evaluate=False)
+    return node
+
+
+def _points(bottoms: list[Expr]) -> list[Expr]:
+    """Where something linear in a divisor is 0, exponents are equal, or logarithms 0; 0, and 1."""
+    found: dict[Expr, None] = {}
+    for bottom in bottoms:
+        nodes = [each for each in trees.nodes(bottom) if isinstance(each, Expr)]
+        exponents = [each.args[-1] for each in nodes if isinstance(each, _EXPONENTIALS)]
+        lines = [each for each in nodes if _T in trees.symbols(each)]
+        lines += [each.args[0] - 1 for each in nodes if isinstance(each, sympy.log)]
+        lines += [a - b for k, a in enumerate(exponents) for b in exponents[:k]]
+        if bottom.is_polynomial(*bottom.free_symbols):
+            lines += _linear_factors(bottom)
+        for each in lines:
+            if (line := linear(each, _T)) is not None:
+                point = sympy.cancel(-line[1] / line[0])
+                if not sympy.fraction(point)[1].free_symbols:
+                    found[point] = None
+    plain = sorted(found, key=lambda point: bool(point.could_extract_minus_sign()))
+    return [*dict.fromkeys([S.Zero, S.One, *plain])][:TRIED]
+
+
+def _linear_factors(polynomial: Expr) -> list[Expr]:
+    """Its factors, in numbers such as pi, too."""
+    numbers = {each: Symbol(f"_{each}") for each in polynomial.atoms(sympy.NumberSymbol)}
+    back = {symbol: number for number, symbol in numbers.items()}
+    _, factors = sympy.factor_list(sympy.fraction(sympy.together(polynomial.xreplace(numbers)))[0])
+    return [factor.xreplace(back) for factor, _ in factors]
+
+
+_EXPONENTIALS = (sympy.exp, heads.expm1, heads.times_exp)
+
+
+def _is_zero(expr: Expr) -> bool:
+    """Whether it is 0 wherever it is real: at a few points of its other symbols, of either sign."""
+    if expr == 0:
+        return True
+    draw, real = random.Random(1), 0
+    symbols = sorted(trees.symbols(expr), key=str)
+    for _ in range(POINTS):
+        at = {}
+        for each in symbols:
+            size = Rational(draw.randrange(300, 3000), 1000)
+            at[each] = size if each.is_positive or draw.random() < 0.5 else -size
+        value = expr.xreplace(at).evalf(DIGITS)
+        if not value.is_Number and value is not S.ComplexInfinity:
+            continue
+        if not (value.is_finite and abs(value) < NOTHING):
+            return False
+        real += 1
+    return real > 1
+
+
+class _Differences:
+    """Divided differences between `_T` and a point, and values there."""
+
+    def __init__(self, point: Expr) -> None:
+        self.point = point
+        self._changes: list[Expr] = []
+        self._seen: dict[Expr, tuple[Expr, Expr]] = {}
+
+    def __call__(self, expr: Expr) -> tuple[Expr, Expr]:
+        """The value at the point, and the divided difference."""
+        if expr not in self._seen:
+            self._seen[expr] = self._of(expr)
+        return self._seen[expr]
+
+    def change(self, u: Expr) -> Expr | None:
+        """What is below 1 where exponents and logarithms have not changed much from the point to u.
+
+        Far from there exponentials overflow, and logarithms have cancelling arguments.
+        """
+        changes = {Abs(each.xreplace({_T: u})) for each in self._changes}
+        return Max(*changes) if changes else None
+
+    def _of(self, expr: Expr) -> tuple[Expr, Expr]:
+        if _T not in trees.symbols(expr):
+            return expr, S.Zero
+        if expr == _T:
+            return self.point, S.One
+        if isinstance(expr, Add):
+            parts = [self(term) for term in expr.args]
+            return Add(*(value for value, _ in parts)), Add(*(slope for _, slope in parts))
+        if isinstance(expr, Mul):
+            return self._of_product(expr.args)
+        if isinstance(expr, Pow):
+            return self._of_power(*expr.args)
+        if isinstance(expr, sympy.exp | heads.expm1):
+            value, slope = self(expr.args[0])
+            return expr.func(value), sympy.exp(value) * self._rise(expr.args[0], value, slope)
+        if isinstance(expr, heads.times_exp):
+            return self._of_product((expr.args[0], sympy.exp(expr.args[1])))
+        if isinstance(expr, sympy.log | heads.log1p):
+            value, slope = self(expr.args[0])
+            whole = value if isinstance(expr, sympy.log) else 1 + value
+            slope /= self._nonzero(whole)
+            change = (expr.args[0] - value) / whole
+            self._changes.append(2 * change)
+            z = change if change == _T - self.point else slope * (_T - self.point)
+            return expr.func(value), slope * _log1p_over(z)
+        if isinstance(expr, sin | cos):
+            value, slope = self(expr.args[0])
+            if isinstance(expr, sin) and value == 0:
+                return S.Zero, slope * heads.sinc(expr.args[0])
+            middle, half = (expr.args[0] + value) / 2, heads.sinc((_T - self.point) * slope / 2)
+            wave = cos(middle) if isinstance(expr, sin) else -sin(middle)
+            return expr.func(value), slope * wave * half
+        if isinstance(expr, heads.sinc):
+            u = expr.args[0]
+            if not self(u)[0].is_number or self(u)[0] == 0:
+                raise _Unknown
+            return self._of_product((sin(u), 1 / u))
+        if isinstance(expr, sympy.sinh | sympy.cosh):
+            return self(expr.rewrite(sympy.exp))
+        if isinstance(expr, sympy.tanh):
+            value, slope = self(expr.args[0])
+            rise = self._rise(2 * expr.args[0], 2 * value, 2 * slope)
+            rise *= heads.sigmoid(2 * (value - expr.args[0]))
+            return sympy.tanh(value), (1 - expr * sympy.tanh(value)) * rise
+        if isinstance(expr, heads.power):
+            base, exponent = expr.args
+            return self(sympy.exp(exponent * sympy.log(base)))
+        if isinstance(expr, heads.Head):
+            definition = expr.definition(*expr.args)
+            if not definition.has(Piecewise) and not isinstance(definition, heads.Head):
+                return self(definition)
+        raise _Unknown
+
+    def _of_product(self, factors: tuple[Expr, ...]) -> tuple[Expr, Expr]:
+        before, total = S.One, S.Zero
+        for k, factor in enumerate(factors):
+            value, slope = self(factor)
+            total += before * slope * Mul(*factors[k + 1 :])
+            before *= value
+        return before, total
+
+    def _of_power(self, base: Expr, exponent: Expr) -> tuple[Expr, Expr]:
+        value, slope = self(base)
+        if exponent in (S.Half, -S.Half):
+            slope = slope / (sqrt(base) + sqrt(self._nonzero(value)))
+            base, value, exponent = sqrt(base), sqrt(value), 2 * exponent
+        if not (exponent.is_Integer and abs(exponent) <= POWERS):
+            raise _Unknown
+        n = abs(int(exponent))
+        slope = slope * Add(*(base**k * value ** (n - 1 - k) for k in range(n)))
+        if exponent > 0:
+            return value**n, slope
+        return value**-n, -slope / (base * self._nonzero(value)) ** n
+
+    def _rise(self, u: Expr, value: Expr, slope: Expr) -> Expr:
+        """(exp(u - value) - 1)/(t - a)."""
+        self._changes.append(u - value)
+        z = u if value == 0 and not u.is_Add else slope * (_T - self.point)
+        return slope * heads.phi(S.One, z)
+
+    def _nonzero(self, value: Expr) -> Expr:
+        if _is_zero(value):
+            raise _Unknown
+        return value

@@ -1,0 +1,124 @@
+"""Quotients whose parts vanish together: values there, and that nothing else is changed."""
+
+from __future__ import annotations
+
+import pytest
+import sympy
+from mpmath import mp
+from sympy import Expr, Piecewise, Symbol, cos, exp, log, pi, sin, tanh
+
+from autofn import Learnable, formula
+from autofn import functions as heads
+from autofn.compact import compact
+from autofn.plan import plan
+from autofn.recognise import recognise
+from autofn.rewrite.formats import DOUBLE, SINGLE
+from autofn.rewrite.near_zero import with_regimes
+from autofn.rewrite.simulate import simulated
+from autofn.rewrite.truth import exact
+
+a, b, c, n, x, y, z, rho = sympy.symbols("a b c n x y z rho", real=True)
+p, q = sympy.symbols("p q", positive=True)
+third, two = sympy.Rational(1, 3), sympy.Integer(2)
+
+CASES: dict[str, tuple[Expr, dict[Symbol, Expr]]] = {
+    "heat exchanger": ((1 - exp(-n * (1 - c))) / (1 - c * exp(-n * (1 - c))), {c: 1, n: two}),
+    "dipole": ((cos(a * cos(x)) - cos(a)) / sin(x), {x: 0, a: two}),
+    "raised cosine": (
+        sin(pi * x) / (pi * x) * cos(pi * b * x) / (1 - (2 * b * x) ** 2),
+        {x: two, b: sympy.Rational(1, 4)},
+    ),
+    "raised cosine, left": (
+        sin(pi * x) / (pi * x) * cos(pi * b * x) / (1 - (2 * b * x) ** 2),
+        {x: -two, b: sympy.Rational(1, 4)},
+    ),
+    "volatility": (
+        z / log((sympy.sqrt(1 - 2 * rho * z + z**2) + z - rho) / (1 - rho)),
+        {z: 0, rho: -third},
+    ),
+    "volatility of a product": (
+        a * x / log((sympy.sqrt(1 - 2 * rho * a * x + (a * x) ** 2) + a * x - rho) / (1 - rho)),
+        {x: 0, a: two, rho: third},
+    ),
+    "ruin": ((1 - p**a) / (1 - p**n), {p: 1, a: 3, n: 10}),
+    "powers": ((p**a - q**a) / (p - q), {p: two, q: two, a: third}),
+    "beats": ((cos(a * x) - cos(b * x)) / (b**2 - a**2), {a: two, b: two, x: third}),
+    "beats, turned": ((cos(a * x) - cos(b * x)) / (b**2 - a**2), {a: two, b: -two, x: third}),
+    "slope of tanh": ((tanh(x) - tanh(y)) / (x - y), {x: third, y: third}),
+    "slope of sinh": ((sympy.sinh(x) - sympy.sinh(y)) / (x - y), {x: third, y: third}),
+    "quantiles": ((p**a - (1 - p) ** a) / a, {p: third, a: 0}),
+    "two exponentials": ((a - b) * x / (exp(a * x) - exp(b * x)), {a: 1, b: 1, x: third}),
+    "window": (sin(b * x) / (x * (1 - (b * x) ** 2 / pi**2)), {x: pi / 2, b: two}),
+    "roots": ((sympy.sqrt(p + 1) - sympy.sqrt(q + 1)) / log(p / q), {p: two, q: two}),
+}
+
+
+def made(expr: Expr) -> Expr:
+    return with_regimes(compact(recognise(expr)))
+
+
+def value(expr: Expr, at: dict[Symbol, Expr]) -> float:
+    """At rational numbers, so that conditions are decided."""
+    return float(expr.subs({s: sympy.nsimplify(v) for s, v in at.items()}).evalf(30))
+
+
+@pytest.mark.parametrize(("expr", "at"), CASES.values(), ids=CASES)
+def test_the_value_where_both_are_zero(expr: Expr, at: dict[Symbol, Expr]) -> None:
+    tiny = sympy.Rational(1, 10**12)
+    beside = [{**at, s: v + tiny} for s, v in at.items()]
+    wants = [each for each in (expr.subs(near).evalf(60) for near in beside) if each.is_finite]
+    assert wants
+    for want in wants:
+        assert value(made(expr), at) == pytest.approx(float(want), rel=1e-9, abs=1e-11)
+
+
+@pytest.mark.parametrize(("expr", "at"), CASES.values(), ids=CASES)
+def test_nothing_changes_elsewhere(expr: Expr, at: dict[Symbol, Expr]) -> None:
+    found = made(expr)
+    for k in (1, 3, 8, 30):
+        shifted = {s: v + sympy.Rational(k + i, 37) for i, (s, v) in enumerate(at.items())}
+        want = expr.subs(shifted).evalf(30)
+        if want.is_real:
+            assert value(found, shifted) == pytest.approx(float(want), rel=1e-13)
+
+
+ROOT = sympy.sqrt(z**2 - 2 * rho * z + 1)
+
+
+@pytest.mark.parametrize(
+    "expr",
+    [
+        sin(x) / (1 - cos(x * y)),  # a pole
+        (x - y) / (x**2 + sin(y)),  # 0/0 at a point, not along a line
+        (z - rho + ROOT) / (1 - rho),  # of z < 1 alone
+        (sympy.gamma(p) - sympy.gamma(q)) / (p - q),  # no rule
+    ],
+    ids=str,
+)
+def test_what_is_left_alone(expr: Expr) -> None:
+    found = made(expr)
+    at = {s: sympy.Rational(1, 7) + k for k, s in enumerate(sorted(expr.free_symbols, key=str))}
+    assert not found.has(Piecewise, heads.sinc, heads.phi)
+    assert value(found, at) == pytest.approx(float(expr.subs(at).evalf()), rel=1e-13)
+
+
+def test_kernels_have_the_values_and_gradients() -> None:
+    """Of all precisions, and of parameters as of tensors."""
+
+    @formula
+    def exchanger(n, c):  # type: ignore[no-untyped-def]
+        return (1 - exp(-n * (1 - c))) / (1 - c * exp(-n * (1 - c)))
+
+    @formula
+    def beats(t, a: Learnable = 1.0, b: Learnable = 2.0):  # type: ignore[no-untyped-def]
+        return (cos(a * t) - cos(b * t)) / (b**2 - a**2)
+
+    for op, at in ((exchanger, {"n": 1.5, "c": 1.0}), (beats, {"t": 0.75, "a": 2.0, "b": 2.0})):
+        (variant,) = plan(op.definition).variants
+        at = {**at, "grad": 1.0, "_d_n": 1.0, "_d_c": 1.0, "_d_t": 1.0, "_d_a": 1.0, "_d_b": 1.0}
+        for name, kernel in variant.kernels.items():
+            truths = exact(kernel, at)
+            assert all(map(mp.isfinite, truths))
+            for form, program, digits in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 1e-13)):
+                for got, want in zip(simulated(program or kernel, at, form), truths, strict=True):
+                    assert abs(got - want) <= digits * max(abs(want), 1), (name, form)
