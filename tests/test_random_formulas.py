@@ -163,6 +163,19 @@ ONCE_WRONG = {
     "sides of a comparison": sympy.erfc(
         sympy.erfc(sympy.Max(x, x - 2 * alpha, sympy.asin(sympy.tanh(alpha) / 2)))
     ),
+    # Internal errors, and searches that did not end
+    "logarithm of a multiple of branches": sympy.log(
+        2 * Piecewise((x + 1, x > 1), (2 - 1 / (x**2 + 1), True))
+    ),
+    "the lesser of a number and a pole": sympy.asin(
+        sympy.tanh(sympy.Min(2, 1 / (x**2 + sympy.Rational(1, 2)))) / 2
+    ),
+    "bounds instead of a number": 1 / (sympy.atan(
+        1 / (sympy.sin(x) ** 2 + sympy.Rational(1, 2))
+    ) ** 2 + sympy.Rational(1, 2)),
+    "an essential singularity": sympy.atan(x) + 1 / (
+        sympy.sech(sympy.polygamma(0, x**2 + sympy.Rational(1, 2))) ** 2 + 1
+    ),
     # SymPy makes a condition of a piece within a condition
     "choice among conditions": sympy.Max(
         0, (sympy.Min(1, x) - 2 * sympy.atanh(sympy.tanh(x) / 2)) * sympy.asin(sympy.tanh(y) / 2)

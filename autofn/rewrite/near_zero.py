@@ -132,8 +132,8 @@ def _flat(node: Piecewise) -> Expr:
     """A regime whose derivative has been taken: its first branch one polynomial again."""
     (first, where), otherwise = node.args
     u = _variable(where)
-    found = _in_variable(first, u)
-    if found is None or not found[1].is_polynomial(T):
+    found = _as_polynomial(first, u)
+    if found is None:
         return node
     factor, in_t = found
     polynomial = sympy.Poly(sympy.expand(in_t), T)
@@ -144,6 +144,15 @@ def _flat(node: Piecewise) -> Expr:
         left = degree
     flat = factor * (value * T**left).xreplace({T: u})
     return Piecewise((flat, where), otherwise, evaluate=False)
+
+
+def _as_polynomial(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
+    """What `_in_variable` gives of a product with a polynomial in u."""
+    functions = (each for each in trees.nodes(expr) if isinstance(each, sympy.Function))
+    if any(map(trees.symbols, functions)):
+        return None
+    found = _in_variable(expr, u)
+    return found if found is not None and found[1].is_polynomial(T) else None
 
 
 def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
@@ -205,8 +214,8 @@ def _shortened(node: Basic) -> Basic:
 def _short(node: Piecewise) -> Expr | None:
     (first, where), (second, always) = node.args
     u, radius = _variable(where), where.rhs
-    in_variable = _in_variable(first, u)
-    if in_variable is None or not in_variable[1].is_polynomial(T):
+    in_variable = _as_polynomial(first, u)
+    if in_variable is None:
         return None
     factor, in_t = in_variable
     made = _coefficients(in_t, radius)
@@ -311,11 +320,13 @@ def _principal_part(in_t: Expr) -> Expr | None:
         value = _function(in_t)
         try:
             n = int(mp.nint(mp.log(abs(value(nearer) / value(near)), 2)))
+            if not 1 <= n <= MULTIPLE:  # of exp(1/t), say, of which no integer is to be made
+                return None
             c = sympy.Rational(int(mp.nint(FRACTIONS * value(nearer) * nearer**n)), FRACTIONS)
             rests = [value(t) - mp.mpf(int(c.p)) / int(c.q) / t**n for t in (near, nearer)]
         except (ZeroDivisionError, ValueError, TypeError):
             return None
-    if not (1 <= n <= MULTIPLE and c != 0 and abs(rests[1]) < 1.5 * abs(rests[0]) + 1):
+    if not (c != 0 and abs(rests[1]) < 1.5 * abs(rests[0]) + 1):
         return None
     return c / T**n
 
@@ -526,8 +537,12 @@ def _divides(term: Expr) -> bool:
 
 
 def _bottoms(product: Expr) -> list[Expr]:
+    """What it divides by at 0; nothing where that is no number, as of Min(1/t, 2)."""
     factors = (each.as_base_exp() for each in Mul.make_args(product))
-    return [base.xreplace({T: S.Zero}) for base, power in factors if power.is_negative]
+    try:
+        return [base.xreplace({T: S.Zero}) for base, power in factors if power.is_negative]
+    except ValueError:
+        return []
 
 
 def of_one(own: Expr, x: Symbol) -> Iterator[tuple[Expr, Expr, Expr]]:
@@ -568,8 +583,8 @@ def _root(product: Expr) -> Expr | None:
 def _vanishes(number: Expr) -> bool:
     if number.free_symbols:
         return False
-    size = abs(number.evalf(30))
-    return bool(size is not S.NaN and size < SMALL)
+    value = number.evalf(30)
+    return bool(value.is_Number and value.is_finite and abs(value) < SMALL)
 
 
 def _variables(node: Add) -> list[Expr]:

@@ -11,8 +11,12 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import sympy
+from mpmath import mp
+from mpmath.libmp import NoConvergence
 from sympy import (
     Abs,
     Add,
@@ -22,7 +26,6 @@ from sympy import (
     Mul,
     Piecewise,
     Pow,
-    Rational,
     S,
     Symbol,
     cos,
@@ -33,12 +36,13 @@ from sympy import (
 from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
+from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import RADII, linear
 
 POWERS = 4
 """The highest power whose differences are written out."""
 
-NOTHING, DIGITS = 1e-20, 30
+NOTHING, DIGITS = 1e-25, 40
 """What is 0, of how many digits."""
 
 TRIED = 12
@@ -58,10 +62,6 @@ class _log1p_over(sympy.Function):  # type: ignore[misc]  # SymPy has no types
 
     is_positive = True
     nargs = (1,)
-
-    def _eval_evalf(self, prec: int) -> Expr:
-        z = self.args[0]
-        return (sympy.log(1 + z) / z)._eval_evalf(prec)
 
 
 class _Unknown(Exception):
@@ -134,7 +134,7 @@ def _cost(expr: Expr) -> tuple[int, int, int]:
 
 def _vanishes(base: Expr, x: Symbol) -> bool:
     in_t = base.xreplace({x: _T})
-    return any(_is_zero(in_t.xreplace({_T: point})) for point in _points([in_t]))
+    return any(_is_zero_at(in_t, point) for point in _points([in_t]))
 
 
 @dataclass(frozen=True)
@@ -175,10 +175,10 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
     tops = [each for each in own if each[-1] > 0]
     bottoms = [each for each in own if each[-1] < 0]
     for point in _points([written for _, written, _ in bottoms]):
-        zeros = [each for each in bottoms if _is_zero(each[1].xreplace({_T: point}))]
+        zeros = [each for each in bottoms if _is_zero_at(each[1], point)]
         if not zeros:
             continue
-        zeros += [each for each in tops if _is_zero(each[1].xreplace({_T: point}))]
+        zeros += [each for each in tops if _is_zero_at(each[1], point)]
         order = sum(power for *_, power in zeros)
         if order < 0:
             continue
@@ -187,12 +187,12 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
             slopes = [(differences(written)[1], power) for _, written, power in zeros]
         except _Unknown:
             continue
-        if any(power < 0 and _is_zero(slope.xreplace({_T: point})) for slope, power in slopes):
+        if any(power < 0 and _is_zero_at(slope, point) for slope, power in slopes):
             continue
         rest = node / Mul(*(base**power for base, _, power in zeros))
         quotient = (_T - point) ** order * Mul(*(slope**power for slope, power in slopes))
         without = rest * quotient.xreplace({_T: variable.u})
-        if _is_zero(without - node):
+        if _is_same(without, node):
             near[point] = without, differences.change(variable.u)
     return _beside(near, node, variable.u) if near else None
 
@@ -244,24 +244,68 @@ def _linear_factors(polynomial: Expr) -> list[Expr]:
 _EXPONENTIALS = (sympy.exp, heads.expm1, heads.times_exp)
 
 
-def _is_zero(expr: Expr) -> bool:
-    """Whether it is 0 wherever it is real: at a few points of its other symbols, of either sign."""
-    if expr == 0:
-        return True
-    draw, real = random.Random(1), 0
-    symbols = sorted(trees.symbols(expr), key=str)
-    for _ in range(POINTS):
-        at = {}
-        for each in symbols:
-            size = Rational(draw.randrange(300, 3000), 1000)
-            at[each] = size if each.is_positive or draw.random() < 0.5 else -size
-        value = expr.xreplace(at).evalf(DIGITS)
-        if not value.is_Number and value is not S.ComplexInfinity:
-            continue
-        if not (value.is_finite and abs(value) < NOTHING):
-            return False
-        real += 1
+def _is_zero_at(in_t: Expr, point: Expr) -> bool:
+    """Whether it is 0 where `_T` is the point, whatever the other symbols are."""
+    return _vanishes_at(lambda k: _value(in_t, k, _value(point, k)))
+
+
+def _is_same(a: Expr, b: Expr) -> bool:
+    return _vanishes_at(lambda k: _value(a, k) - _value(b, k))
+
+
+def _vanishes_at(value: Callable[[int], Any]) -> bool:
+    """Whether it is 0 wherever it is real: at a few points of its symbols, of either sign."""
+    real = 0
+    with mp.workdps(DIGITS):
+        for k in range(POINTS):
+            try:
+                found = value(k)
+            except _FAILS:
+                return False
+            if isinstance(found, mp.mpc):
+                continue
+            if not abs(found) < NOTHING:
+                return False
+            real += 1
     return real > 1
+
+
+_FAILS = (ArithmeticError, ValueError, TypeError, NameError, NotImplementedError, NoConvergence)
+
+
+def _value(expr: Expr, k: int, t: Any = None) -> Any:
+    """At the point of a number."""
+    symbols, function = _function(expr)
+    return function(*(_drawn(each, k) if each != _T or t is None else t for each in symbols))
+
+
+@lru_cache(maxsize=10_000)
+def _drawn(symbol: Symbol, k: int) -> Any:
+    draw = random.Random(f"{symbol.name} {k}")
+    size = mp.mpf(draw.randrange(300, 3000)) / 1000
+    return size if symbol.is_positive or draw.random() < 0.5 else -size
+
+
+@lru_cache(maxsize=2_000)
+def _function(expr: Expr) -> tuple[tuple[Symbol, ...], Callable[..., Any]]:
+    symbols = tuple(sorted(trees.symbols(expr), key=str))
+    return symbols, sympy.lambdify(symbols, _elementary(expr), modules="mpmath", cse=True)
+
+
+@lru_cache(maxsize=50_000)
+def _elementary(node: Basic) -> Basic:
+    """In functions that SymPy has."""
+    plain = trees.rebuilt(node, [_elementary(arg) for arg in node.args])
+    if isinstance(plain, heads.Head):
+        return _elementary(plain.definition(*plain.args))
+    if isinstance(plain, _log1p_over):
+        return sympy.log(1 + plain.args[0]) / plain.args[0]
+    if isinstance(plain, polynomial):
+        _, t, value, *rest = plain.args
+        return sum(
+            (c * t ** (len(rest) - 1 - k) for k, c in enumerate(rest)), value * t ** len(rest)
+        )
+    return plain
 
 
 class _Differences:
@@ -367,6 +411,6 @@ class _Differences:
         return slope * heads.phi(S.One, z)
 
     def _nonzero(self, value: Expr) -> Expr:
-        if _is_zero(value):
+        if _vanishes_at(lambda k: _value(value, k)):
             raise _Unknown
         return value
