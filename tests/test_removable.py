@@ -13,7 +13,7 @@ from autofn.compact import compact
 from autofn.plan import plan
 from autofn.recognise import recognise
 from autofn.rewrite.formats import DOUBLE, SINGLE
-from autofn.rewrite.near_zero import with_regimes
+from autofn.rewrite.near_zero import with_regimes, without_series
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import exact
 
@@ -100,6 +100,14 @@ def test_what_is_left_alone(expr: Expr) -> None:
     at = {s: sympy.Rational(1, 7) + k for k, s in enumerate(sorted(expr.free_symbols, key=str))}
     assert not found.has(Piecewise, heads.sinc, heads.phi)
     assert value(found, at) == pytest.approx(float(expr.subs(at).evalf()), rel=1e-13)
+
+
+def test_it_is_read_without_its_regimes() -> None:
+    expr, _ = CASES["heat exchanger"]
+    assert made(expr).has(Piecewise)
+    assert not without_series(made(expr)).has(Piecewise)
+    own = Piecewise((tanh(x), sympy.Abs(x) < 1), (x**2, True), evaluate=False)
+    assert without_series(own) == own
 
 
 def test_kernels_have_the_values_and_gradients() -> None:

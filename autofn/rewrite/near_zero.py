@@ -20,7 +20,7 @@ from autofn import trees
 from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import RADII, SINGLE, coefficients, linear, terms_below
-from autofn.rewrite.removable import divided_out
+from autofn.rewrite.removable import divided_out, is_same
 
 DEGREES = (8, 11, 14, 17, 20)
 NOTHING = 2.0**-200
@@ -122,8 +122,12 @@ def _loses_nothing(far: Expr) -> bool:
 
 
 def without_series(expr: Expr) -> Expr:
-    """The expression for reading: what is computed by a polynomial near zero as it is elsewhere."""
-    series = {node: node.args[1][0] for node in trees.nodes(expr) if _is_series(node)}
+    """The expression for reading: what is computed another way near zero as it is elsewhere."""
+    series = {
+        node: node.args[1][0]
+        for node in trees.nodes(expr)
+        if _is_series(node) or (_is_regime(node) and is_same(node.args[0][0], node.args[1][0]))
+    }
     inner = {node: without_series(far) for node, far in series.items()}
     return trees.replaced(expr, inner) if inner else expr
 

@@ -192,7 +192,7 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
         rest = node / Mul(*(base**power for base, _, power in zeros))
         quotient = (_T - point) ** order * Mul(*(slope**power for slope, power in slopes))
         without = rest * quotient.xreplace({_T: variable.u})
-        if _is_same(without, node):
+        if is_same(without, node):
             near[point] = without, differences.change(variable.u)
     return _beside(near, node, variable.u) if near else None
 
@@ -249,7 +249,8 @@ def _is_zero_at(in_t: Expr, point: Expr) -> bool:
     return _vanishes_at(lambda k: _value(in_t, k, _value(point, k)))
 
 
-def _is_same(a: Expr, b: Expr) -> bool:
+def is_same(a: Expr, b: Expr) -> bool:
+    """Whether two expressions have the same values wherever they are real."""
     return _vanishes_at(lambda k: _value(a, k) - _value(b, k))
 
 
