@@ -192,8 +192,11 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
         rest = node / Mul(*(base**power for base, _, power in zeros))
         quotient = (_T - point) ** order * Mul(*(slope**power for slope, power in slopes))
         without = rest * quotient.xreplace({_T: variable.u})
-        if is_same(without, node):
-            near[point] = without, differences.change(variable.u)
+        change = differences.change(variable.u)
+        # What cannot be 0, of a positive symbol say, is at its zero nowhere.
+        signed = change is None or all(each.has(Abs) for each in Max.make_args(change))
+        if signed and is_same(without, node):
+            near[point] = without, change
     return _beside(near, node, variable.u) if near else None
 
 
