@@ -115,7 +115,7 @@ def bounded(value: Any, widest: int = WIDEST) -> Any:
     return -mp.inf if sign else mp.inf
 
 
-def finite_within(value: Any, widest: int) -> Any:
+def infinite_beyond(value: Any, widest: int) -> Any:
     """A number of either kind, infinite from that power of two on."""
     if isinstance(value, mpfr) and gmpy2.is_finite(value) and value and magnitude(value) > widest:
         return mpfr("inf") if value > 0 else mpfr("-inf")

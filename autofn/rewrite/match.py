@@ -34,13 +34,11 @@ from autofn.rewrite.rules import (
     V,
     exp_less_exp,
     log1mexp_of_exp,
-    log_of_mass,
     log_of_times_expm1,
     log_of_times_phi,
     log_of_times_sinh,
     logarithmic_mean,
     mean_root_over,
-    unmarked,
     vanishes_with,
     varies,
     with_positive,
@@ -82,7 +80,6 @@ _OF_DIFFERENCES = {
 }
 _OVER_LOGS = _NAMED["difference over that of logs"]
 _OVER_LOG = _NAMED["difference over the log of the ratio"]
-_OF_MASS = _NAMED["log of a mass"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
@@ -145,9 +142,6 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _SUM_OF_EXPS, sum_of_exps
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
-        if found is None and (mass := _as_mass(node.args[0])) is not None:
-            factor, *difference = mass
-            return _OF_MASS, sympy.log(factor) + log_of_mass(*difference)
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
     if isinstance(node, heads.log1mexp):
         return _log1mexp_of_exp(node, parameters)
@@ -488,18 +482,9 @@ def _log_of_share(node: Add) -> Expr | None:
     return None
 
 
-def _halves(term: Expr) -> list[tuple[Expr, Expr]]:
-    """The factors that are roots of sums, or divide by them."""
-    factors = [factor.as_base_exp() for factor in Mul.make_args(term)]
-    return [(base, power) for base, power in factors if base.is_Add and abs(power) == S.Half]
-
-
 def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
     """m*(root + u) or m*(1 + u/root) of root = sqrt(u**2 + v) in a sum, u a product."""
-    rooted = {term: [power for _, power in _halves(term)] for term in node.args}
     for term, other in itertools.permutations(node.args, 2):
-        if -S.Half not in rooted[term] and S.Half not in rooted[other]:
-            continue
         ratio = term / other
         for factor in Mul.make_args(ratio):
             base, power = factor.as_base_exp()
@@ -554,24 +539,6 @@ def _log_of_integral(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
     if found is None or found[2] != 0 or not _holds(_OF_INTEGRAL, {U: found[1]}, parameters):
         return None
     return sympy.log(found[0]) + _put(_OF_INTEGRAL, {U: found[1]})
-
-
-def _as_mass(expr: Expr) -> tuple[Expr, type[Expr], Expr, Expr] | None:
-    """A number k > 0, f, u and v of k*(f(u) - f(v)), f erf or normcdf; done already or not."""
-    branches = [each for each in Mul.make_args(expr) if isinstance(each, sympy.Piecewise)]
-    rest = Mul(*(each for each in Mul.make_args(expr) if each not in branches))
-    plain = branches[0].args[-1][0] if branches else expr
-    terms = [term.as_coeff_Mul() for term in Add.make_args(plain)]
-    if len(branches) > 1 or (branches and not rest.is_number) or len(terms) != 2:
-        return None
-    (k, f), (other, g) = terms
-    if k != -other or not isinstance(f, sympy.erf | heads.normcdf) or f.func != g.func:
-        return None
-    u, v = (unmarked(each.args[0]) for each in (f, g))
-    if u is None or v is None:
-        return None
-    k *= rest if branches else S.One
-    return (k, f.func, u, v) if k > 0 else (-k, f.func, v, u)
 
 
 def _exponents(node: Expr) -> list[Expr]:
@@ -852,17 +819,9 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
         own = u.free_symbols - parameters
         if sign < 0 and len(own) == 1 and u.is_polynomial(*own):
             continue
-        # No multiple of d has functions of its symbols.
-        functions = (each for each in trees.nodes(u) if isinstance(each, sympy.Function))
-        symbols, within = (
-            trees.symbols(u),
-            frozenset[Symbol]().union(*map(trees.symbols, functions)),
-        )
         for j, other in enumerate(factors):
             d, exponent = other.as_base_exp()
             if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):
-                continue
-            if not trees.symbols(d) <= symbols - within:
                 continue
             ratio = sympy.cancel(u / d) if isinstance(u, Add) else u / d
             if j != i and not ratio.free_symbols & d.free_symbols:

@@ -8,6 +8,7 @@ zero, and the factors t - a of both parts cancel. It is smooth, so that a may be
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -43,13 +44,19 @@ POWERS = 4
 """The highest power whose differences are written out."""
 
 NOTHING, DIGITS = 1e-25, 40
-"""What is 0, of how many digits."""
+"""What is 0 beside 1, of how many digits."""
+
+BESIDE = (mp.mpf(1) / 3, -mp.mpf(2) / 7)
+"""So far from a point a function is looked at for its size."""
 
 TRIED = 12
 """The most points that are tried in one variable."""
 
-POINTS = 10
-"""Where it is looked whether something is 0."""
+POINTS, ENOUGH = 60, 10
+"""Where it is looked whether something is 0, and at how many of them it must be real."""
+
+SPREAD = 2.2
+"""Numbers are drawn from between 3 to the power of this and its inverse."""
 
 _T = Symbol("_t", real=True)
 
@@ -57,7 +64,7 @@ _Factor = tuple[Expr, int]
 """A factor of a product, and its power."""
 
 
-class _log1p_over(sympy.Function):  # type: ignore[misc]  # SymPy has no types
+class _log_rise(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     """log(1 + z)/z, until it is known which of them are left."""
 
     is_positive = True
@@ -76,7 +83,7 @@ def divided_out(node: Mul, logarithm: Callable[[Expr], Expr]) -> Expr | None:
     found = _divided_out(node)
     if found is None:
         return None
-    logarithms = {each: logarithm(each.args[0]) for each in found.atoms(_log1p_over)}
+    logarithms = {each: logarithm(each.args[0]) for each in found.atoms(_log_rise)}
     return trees.replaced(found, logarithms)
 
 
@@ -128,11 +135,11 @@ def _cost(expr: Expr) -> tuple[int, int, int]:
     """How many sums it divides by that are 0 somewhere known, how many others, and the size."""
     near = expr.args[0][0] if isinstance(expr, Piecewise) else expr
     sums = [base for base, power in _factors(near) if power < 0 and base.is_Add]
-    zeros = [base for base in sums if any(_vanishes(base, x) for x in trees.symbols(base))]
+    zeros = [base for base in sums if any(_is_zero_somewhere(base, x) for x in trees.symbols(base))]
     return len(zeros), len(sums), trees.size(expr)
 
 
-def _vanishes(base: Expr, x: Symbol) -> bool:
+def _is_zero_somewhere(base: Expr, x: Symbol) -> bool:
     in_t = base.xreplace({x: _T})
     return any(_is_zero_at(in_t, point) for point in _points([in_t]))
 
@@ -193,9 +200,9 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
         quotient = (_T - point) ** order * Mul(*(slope**power for slope, power in slopes))
         without = rest * quotient.xreplace({_T: variable.u})
         change = differences.change(variable.u)
-        # What cannot be 0, of a positive symbol say, is at its zero nowhere.
-        signed = change is None or all(each.has(Abs) for each in Max.make_args(change))
-        if signed and is_same(without, node):
+        # A change that is positive, of positive symbols, comes to no zero.
+        vanishes = change is None or all(each.has(Abs) for each in Max.make_args(change))
+        if vanishes and is_same(without, node):
             near[point] = without, change
     return _beside(near, node, variable.u) if near else None
 
@@ -221,10 +228,15 @@ def _points(bottoms: list[Expr]) -> list[Expr]:
     found: dict[Expr, None] = {}
     for bottom in bottoms:
         nodes = [each for each in trees.nodes(bottom) if isinstance(each, Expr)]
-        exponents = [each.args[-1] for each in nodes if isinstance(each, _EXPONENTIALS)]
+        functions = [each for each in nodes if isinstance(each, sympy.Function)]
         lines = [each for each in nodes if _T in trees.symbols(each)]
         lines += [each.args[0] - 1 for each in nodes if isinstance(each, sympy.log)]
-        lines += [a - b for k, a in enumerate(exponents) for b in exponents[:k]]
+        lines += [
+            a - b
+            for f, g in itertools.combinations(functions, 2)
+            if f.func == g.func or (isinstance(g, _EXPONENTIALS) and isinstance(f, _EXPONENTIALS))
+            for a, b in [(f.args[0], g.args[0]), (f.args[-1], g.args[-1])]
+        ]
         if bottom.is_polynomial(*bottom.free_symbols):
             lines += _linear_factors(bottom)
         for each in lines:
@@ -249,29 +261,42 @@ _EXPONENTIALS = (sympy.exp, heads.expm1, heads.times_exp)
 
 def _is_zero_at(in_t: Expr, point: Expr) -> bool:
     """Whether it is 0 where `_T` is the point, whatever the other symbols are."""
-    return _vanishes_at(lambda k: _value(in_t, k, _value(point, k)))
+
+    def values(k: int) -> tuple[Any, Any]:
+        at = _value(point, k)
+        beside = [abs(_value(in_t, k, at + step)) for step in BESIDE]
+        return _value(in_t, k, at), max(beside)
+
+    return _is_nothing(values)
 
 
 def is_same(a: Expr, b: Expr) -> bool:
-    """Whether two expressions have the same values wherever they are real."""
-    return _vanishes_at(lambda k: _value(a, k) - _value(b, k))
+    """Whether two expressions are the same wherever they were looked at and real."""
+
+    def values(k: int) -> tuple[Any, Any]:
+        x, y = _value(a, -k - 1), _value(b, -k - 1)
+        return x - y, max(abs(x), abs(y))
+
+    return _is_nothing(values)
 
 
-def _vanishes_at(value: Callable[[int], Any]) -> bool:
-    """Whether it is 0 wherever it is real: at a few points of its symbols, of either sign."""
+def _is_nothing(values: Callable[[int], tuple[Any, Any]]) -> bool:
+    """Whether the first of two values is nothing beside the second, at the points by number."""
     real = 0
     with mp.workdps(DIGITS):
         for k in range(POINTS):
             try:
-                found = value(k)
+                found, beside = values(k)
             except _FAILS:
                 return False
             if isinstance(found, mp.mpc):
                 continue
-            if not abs(found) < NOTHING:
+            if not abs(found) <= NOTHING * beside:
                 return False
             real += 1
-    return real > 1
+            if real == ENOUGH:
+                return True
+    return False
 
 
 _FAILS = (ArithmeticError, ValueError, TypeError, NameError, NotImplementedError, NoConvergence)
@@ -285,8 +310,10 @@ def _value(expr: Expr, k: int, t: Any = None) -> Any:
 
 @lru_cache(maxsize=10_000)
 def _drawn(symbol: Symbol, k: int) -> Any:
+    """Of ordinary size at first, then of more sizes."""
     draw = random.Random(f"{symbol.name} {k}")
-    size = mp.mpf(draw.randrange(300, 3000)) / 1000
+    spread = 1 if -ENOUGH // 2 <= k < ENOUGH // 2 else SPREAD
+    size = mp.mpf(draw.randrange(900, 1100)) / 1000 * mp.mpf(3) ** draw.uniform(-spread, spread)
     return size if symbol.is_positive or draw.random() < 0.5 else -size
 
 
@@ -302,7 +329,7 @@ def _elementary(node: Basic) -> Basic:
     plain = trees.rebuilt(node, [_elementary(arg) for arg in node.args])
     if isinstance(plain, heads.Head):
         return _elementary(plain.definition(*plain.args))
-    if isinstance(plain, _log1p_over):
+    if isinstance(plain, _log_rise):
         return sympy.log(1 + plain.args[0]) / plain.args[0]
     if isinstance(plain, polynomial):
         _, t, value, *rest = plain.args
@@ -310,6 +337,12 @@ def _elementary(node: Basic) -> Basic:
             (c * t ** (len(rest) - 1 - k) for k, c in enumerate(rest)), value * t ** len(rest)
         )
     return plain
+
+
+def _is_square(value: Expr) -> bool:
+    if not value.free_symbols or not value.is_polynomial(*value.free_symbols):
+        return False
+    return all(power % 2 == 0 for _, power in sympy.factor_list(value)[1])
 
 
 class _Differences:
@@ -358,7 +391,7 @@ class _Differences:
             change = (expr.args[0] - value) / whole
             self._changes.append(2 * change)
             z = change if change == _T - self.point else slope * (_T - self.point)
-            return expr.func(value), slope * _log1p_over(z)
+            return expr.func(value), slope * _log_rise(z)
         if isinstance(expr, sin | cos):
             value, slope = self(expr.args[0])
             if isinstance(expr, sin) and value == 0:
@@ -398,6 +431,8 @@ class _Differences:
     def _of_power(self, base: Expr, exponent: Expr) -> tuple[Expr, Expr]:
         value, slope = self(base)
         if exponent in (S.Half, -S.Half):
+            if _is_square(value):  # of |z - 1|, which is z - 1 on one side alone
+                raise _Unknown
             slope = slope / (sqrt(base) + sqrt(self._nonzero(value)))
             base, value, exponent = sqrt(base), sqrt(value), 2 * exponent
         if not (exponent.is_Integer and abs(exponent) <= POWERS):
@@ -415,6 +450,6 @@ class _Differences:
         return slope * heads.phi(S.One, z)
 
     def _nonzero(self, value: Expr) -> Expr:
-        if _vanishes_at(lambda k: _value(value, k)):
+        if _is_nothing(lambda k: (_value(value, k), 1)):
             raise _Unknown
         return value

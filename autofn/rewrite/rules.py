@@ -422,10 +422,10 @@ def _is_a_small_step(found: Bindings, parameters: frozenset[Symbol]) -> bool:
     return small and varies(found[V], parameters) and not found[V].has(Min)
 
 
-def _erf_less_erf(u: Expr, v: Expr, mark: int = -40) -> Expr:
-    some = erf(Max(u, mark)) - erf(Max(v, mark))
-    above = 2 * _apart(-sqrt(2) * v, -sqrt(2) * u, mark)
-    below = 2 * _apart(sqrt(2) * u, sqrt(2) * v, mark)
+def _erf_less_erf(u: Expr, v: Expr) -> Expr:
+    some = erf(_marked(u)) - erf(_marked(v))
+    above = 2 * _apart(-sqrt(2) * v, -sqrt(2) * u)
+    below = 2 * _apart(sqrt(2) * u, sqrt(2) * v)
     half = sympy.Rational(1, 2)
     return Piecewise(
         (above, (u > half) & (v > half)),
@@ -435,56 +435,18 @@ def _erf_less_erf(u: Expr, v: Expr, mark: int = -40) -> Expr:
     )
 
 
-def _normcdf_less_normcdf(u: Expr, v: Expr, mark: int = -40) -> Expr:
-    return Piecewise(
-        (_apart(-v, -u, mark), (u > 0) & (v > 0)), (_apart(u, v, mark), True), evaluate=False
-    )
+def _normcdf_less_normcdf(u: Expr, v: Expr) -> Expr:
+    return Piecewise((_apart(-v, -u), (u > 0) & (v > 0)), (_apart(u, v), True), evaluate=False)
 
 
-def _apart(u: Expr, v: Expr, mark: int) -> Expr:
-    """A difference that is done, marked by a bound at which both are constant."""
-    return normcdf(Max(u, mark)) - normcdf(Max(v, mark))
+def _apart(u: Expr, v: Expr) -> Expr:
+    return normcdf(_marked(u)) - normcdf(_marked(v))
 
 
-def unmarked(u: Expr) -> Expr | None:
-    """The argument of what is marked as done once, or not yet; None where it is done twice."""
-    if isinstance(u, Max) and any(each in (-40, _DONE) for each in u.args):
-        return None if _DONE in u.args else Max(*(each for each in u.args if each != -40))
-    return u
-
-
-_DONE = -39
-"""The mark of what is within a logarithm."""
-
-
-def log_of_mass(head: type[Expr], u: Expr, v: Expr) -> Expr:
-    """log(head(u) - head(v)), u > v, of erf or normcdf.
-
-    Where the nearer of both is below -8 both functions are by their tails, of which the difference
-    of the squares is known as a product; where it is almost log(1), by what is left.
-    """
-    if head is erf:
-        body = _erf_less_erf(u, v, _DONE)
-        return log(2) + _log_of_mass(sqrt(2) * u, sqrt(2) * v, body / 2)
-    return _log_of_mass(u, v, _normcdf_less_normcdf(u, v, _DONE))
-
-
-def _log_of_mass(u: Expr, v: Expr, body: Expr) -> Expr:
-    step = minus(u, v)
-
-    def tail(near: Expr, far: Expr) -> Expr:
-        rests = [t**-2 * polynomial(_TAIL_CUT, t**-2, *_TAIL) for t in (near, far)]
-        fall = step * (near + far) / 2 - log1p(-step / near) + rests[1] - rests[0]
-        return -(near**2) / 2 - log(-near) - log(2 * pi) / 2 + rests[0] + log1mexp(fall)
-
-    most = log1p(-normcdf(Max(v, _DONE)) - normcdf(Max(-u, _DONE)))
-    return Piecewise(
-        (tail(u, v), u < -8),
-        (tail(-v, -u), v > 8),
-        (most, (v < -1) & (u > 1)),
-        (log(body), True),
-        evaluate=False,
-    )
+def _marked(u: Expr) -> Expr:
+    """An argument of erf or normcdf that is done, by a bound at which they are constant."""
+    marked: Expr = Max(u, -40)
+    return marked
 
 
 _INTEGRAL = tuple(Float(c, 20) for c in (
@@ -597,9 +559,6 @@ LOGARITHMS = (
     Rule("log of an integral of normcdf", log(_plain_integral(U)), _log_integral_of_normcdf(U),
          "the difference cancels, and vanishes", _ABRAMOWITZ, {U: -30.0},
          where=_is_of_no_branch),
-    Rule("log of a mass", log(normcdf(U) - normcdf(V)), log_of_mass(normcdf, U, V),
-         "the difference cancels, and vanishes", _ABRAMOWITZ, {U: -30.0, V: -31.0},
-         where=lambda found, _: unmarked(found[U]) is not None),
     Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
     Rule("log of gamma", log(gamma(U)), loggamma(U), "gamma overflows", _ABRAMOWITZ, {U: 40.0}),

@@ -6,6 +6,7 @@ float32 arithmetic, and ties go to fewer operations, then to the earlier candida
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -527,10 +528,10 @@ class _Tried:
     def _rank(self, number: int) -> tuple[float, ...]:
         found = self.errors[number]
         within = found.ulp <= self._budget
-        step, many = CLOSE if found.ulp > self._bar else STEP, 0
+        step, many = CLOSE if found.ulp > self._bar else STEP, 0.0
         if found.bad:
             # The worst of those points that are not bad yet says little: it is next to such.
-            step, many = NEXT, found.many if found.whole else len(self._order) + 1
+            step, many = NEXT, found.many if found.whole else math.inf
         lacks = 0 if within else _steps(found.ulp / self._budget, step)
         return found.bad, found.ulp > self._bar, lacks, many, *self.cost(number)
 

@@ -111,7 +111,7 @@ def _exact(op: str, args: list[Any], n: int | None) -> Any:
     if op in ARITHMETIC:
         return value_of(op, n, args)
     # MPFR has large numbers at no price but that of their remainder by pi.
-    limited = precise.finite_within if op in {*WAVES, "tan"} else precise.bounded
+    limited = precise.infinite_beyond if op in {*WAVES, "tan"} else precise.bounded
     args = [limited(arg, LARGEST) for arg in args]
     if not op.startswith("times_"):
         return value_of(op, n, args)
