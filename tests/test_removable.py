@@ -51,6 +51,7 @@ CASES: dict[str, tuple[Expr, dict[Symbol, Expr]]] = {
     "power of another": ((p**a - q**a) / (p**b - q**b), {p: two, q: two, a: third, b: two}),
     "quantiles": ((p**a - (1 - p) ** a) / a, {p: third, a: 0}),
     "two exponentials": ((a - b) * x / (exp(a * x) - exp(b * x)), {a: 1, b: 1, x: third}),
+    "points close together": (cos(10 * pi * x) / (1 - 400 * x**2), {x: sympy.Rational(1, 20)}),
     "window": (sin(b * x) / (x * (1 - (b * x) ** 2 / pi**2)), {x: pi / 2, b: two}),
     "roots": ((sympy.sqrt(p + 1) - sympy.sqrt(q + 1)) / log(p / q), {p: two, q: two}),
 }

@@ -72,8 +72,12 @@ class polynomial(Function):  # type: ignore[misc]
         slopes = [c * (n - k) for k, c in enumerate(terms[:-1])]
         return polynomial(max(int(cut) - 1, 0), t, *slopes) if n > 1 else slopes[0]
 
-    def _eval_evalf(self, prec: int) -> Expr:
+    def written_out(self) -> Expr:
+        """Its sums and products."""
         _, t, value, *rest = self.args
         for c in rest:
             value = value * t + c
-        return value._eval_evalf(prec)
+        return value
+
+    def _eval_evalf(self, prec: int) -> Expr:
+        return self.written_out()._eval_evalf(prec)

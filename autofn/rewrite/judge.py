@@ -51,7 +51,7 @@ LOST = 2.0**20
 """ULPs beyond which a result has lost its digits."""
 
 MUCH = 64.0
-"""ULPs of which the bars of all orders are at most."""
+"""ULPs that no bar is above."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,11 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.polynomials import RADII, SINGLE, coefficients, linear, terms_below
+from autofn.rewrite.polynomials import SINGLE, coefficients, linear, terms_below
 from autofn.rewrite.removable import divided_out, is_same
+
+RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
+"""Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
 
 DEGREES = (8, 11, 14, 17, 20)
 NOTHING = 2.0**-200

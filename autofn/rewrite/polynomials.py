@@ -20,9 +20,6 @@ PRECISE = 2.0**-60
 SINGLE = 2.0**-26
 """Terms that are less, beside the polynomial, are left out in single precision."""
 
-RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
-"""Within the largest that serves a regime holds. Beyond, the terms cancel less."""
-
 LINEAR = 20
 """The size of an argument that is looked at as a linear function."""
 

@@ -38,7 +38,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.polynomials import RADII, linear
+from autofn.rewrite.polynomials import linear
 
 POWERS = 4
 """The highest power whose differences are written out."""
@@ -111,14 +111,15 @@ def _in_branches(node: Mul) -> Expr | None:
     if len(branches) != 1 or rest.has(Piecewise):
         return None
     made: list[tuple[Expr, Basic]] = []
+    divided = False
     for value, where in branches[0].args:
         product = rest * value
         found = _divided_out(product) if product.is_Mul else None
+        divided |= found is not None
         if isinstance(found, Piecewise) and found.args[0][1] == where:
             found = found.args[0][0]
         made.append((product if found is None else found, where))
-    same = all(new == rest * old for (new, _), (old, _) in zip(made, branches[0].args, strict=True))
-    return None if same else Piecewise(*made, evaluate=False)
+    return Piecewise(*made, evaluate=False) if divided else None
 
 
 def _factors(node: Expr) -> Iterator[_Factor]:
@@ -217,9 +218,7 @@ def _beside(near: dict[Expr, tuple[Expr, Expr | None]], node: Expr, u: Expr) -> 
             return without
     for point, (without, _) in near.items():
         clear = min(abs(point - other) for other in (S.Zero, *near) if other != point) / 2
-        radius = max((each for each in RADII if each <= clear), default=None)
-        if radius is not None:
-            node = Piecewise((without, Abs(u - point) < radius), (node, True), evaluate=False)
+        node = Piecewise((without, Abs(u - point) / clear < 1), (node, True), evaluate=False)
     return node
 
 
@@ -332,10 +331,7 @@ def _elementary(node: Basic) -> Basic:
     if isinstance(plain, _log_rise):
         return sympy.log(1 + plain.args[0]) / plain.args[0]
     if isinstance(plain, polynomial):
-        _, t, value, *rest = plain.args
-        return sum(
-            (c * t ** (len(rest) - 1 - k) for k, c in enumerate(rest)), value * t ** len(rest)
-        )
+        return plain.written_out()
     return plain
 
 

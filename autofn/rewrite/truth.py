@@ -32,6 +32,9 @@ ARITHMETIC = frozenset(
 )
 """What takes an argument of any size."""
 
+_TURNS = WAVES | {"tan"}
+"""What depends on the remainder by pi."""
+
 RESTS = frozenset(("sum_rest", "product_rest", "constant_rest"))
 """What is lost in rounding."""
 
@@ -111,7 +114,7 @@ def _exact(op: str, args: list[Any], n: int | None) -> Any:
     if op in ARITHMETIC:
         return value_of(op, n, args)
     # MPFR has large numbers at no price but that of their remainder by pi.
-    limited = precise.infinite_beyond if op in {*WAVES, "tan"} else precise.bounded
+    limited = precise.infinite_beyond if op in _TURNS else precise.bounded
     args = [limited(arg, LARGEST) for arg in args]
     if not op.startswith("times_"):
         return value_of(op, n, args)
