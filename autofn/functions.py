@@ -110,6 +110,57 @@ class normcdf(Head):
         return sympy.erfc(-args[0] / sympy.sqrt(2)) / 2
 
 
+class log_normal_mass(Head):
+    """log(normcdf(u) - normcdf(v)), also where the difference vanishes; d is u - v."""
+
+    is_nonpositive = True
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return sympy.log(_normal_mass(*args))
+
+
+class normal_mass_upper(Head):
+    """density(u) / (normcdf(u) - normcdf(v)), of the standard normal distribution; d is u - v."""
+
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return _normal_density(args[0]) / _normal_mass(*args)
+
+
+class normal_mass_lower(Head):
+    """density(v) / (normcdf(u) - normcdf(v))."""
+
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        return _normal_density(args[1]) / _normal_mass(*args)
+
+
+class normal_mass_mean(Head):
+    """(density(v) - density(u)) / (normcdf(u) - normcdf(v)), the mean between v and u."""
+
+    nargs = (3,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        u, v, _ = args
+        return (_normal_density(v) - _normal_density(u)) / _normal_mass(*args)
+
+
+def _normal_mass(u: Expr, v: Expr, d: Expr) -> Expr:
+    del d
+    return normcdf.definition(u) - normcdf.definition(v)
+
+
+def _normal_density(u: Expr) -> Expr:
+    return sympy.exp(-(u**2) / 2) / sympy.sqrt(2 * pi)
+
+
 class clamp(Head):
     """Min(Max(x, lo), hi), with PyTorch's gradient: 1 on the closed interval."""
 

@@ -237,6 +237,107 @@ def _pow1pm1_exact(x: Any, y: Any) -> Any:
     return precise.expm1(y * precise.log1p(x)) if x > -1 else precise.power(1 + x, y) - 1
 
 
+def _hermite_mean(mh: Any, h: Any) -> Any:
+    """The mean of exp(-m*t - t**2/2) over |t| < h, h and m*h at most 1/2: Hermite's polynomials."""
+    before, at, total, n = mpmath.mpf(1), mh / 2, mpmath.mpf(1), 1
+    while n % 2 or abs(at) + abs(before) > mpmath.eps:
+        before, at = at, (mh * at - h * h * before * n / (n + 1)) / (n + 2)
+        total += at if n % 2 else 0
+        n += 1
+    return total
+
+
+def _mills(t: Any) -> Any:
+    """normcdf(-t) / density(t), t >= 0."""
+    if mpmath.isinf(t):
+        return mpmath.mpf(0)
+    if t < 10000:
+        return mpmath.sqrt(mpmath.pi / 2) * mpmath.exp(t * t / 2) * mpmath.erfc(t / mpmath.sqrt(2))
+    total, term, n = mpmath.mpf(0), mpmath.mpf(1), 1
+    while abs(term) > mpmath.eps:
+        total, term, n = total + term, -term * n / (t * t), n + 2
+    return total / t
+
+
+def _density(t: Any) -> Any:
+    return mpmath.exp(-t * t / 2) / mpmath.sqrt(2 * mpmath.pi)
+
+
+@dataclass(frozen=True)
+class _NormalMass:
+    """As `templates/primitives/normal_mass.h` has it."""
+
+    logarithm: Any
+    upper: Any
+    lower: Any
+    mean: Any
+
+    @staticmethod
+    def between(u: Any, v: Any, d: Any) -> _NormalMass:
+        nothing = _NormalMass(*[mpmath.nan] * 4)
+        if mpmath.isnan(u + d) or mpmath.isnan(v + d):
+            return nothing
+        if d < 0:
+            back = _NormalMass.between(v, u, -d)
+            return _NormalMass(mpmath.nan, -back.lower, -back.upper, back.mean)
+        twice = u + v
+        if mpmath.isnan(twice):
+            return _NormalMass(mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0), mpmath.mpf(0))
+        near, far = (v, u) if twice >= 0 else (-u, -v)
+        middle, h, root = abs(twice) / 2, d / 2, mpmath.sqrt(2 * mpmath.pi)
+        lost = far - near - d
+        single = mpmath.isfinite(d) and d.man.bit_length() <= 24
+        step = d + lost if abs(lost) < 2.0 ** (-22 if single else -51) * d else d
+        if d == 0:
+            mean = middle if twice >= 0 else -middle
+            return _NormalMass(-mpmath.inf, mpmath.inf, mpmath.inf, mean)
+        if d * max(middle, 1) < 1:
+            part = d * _hermite_mean(middle * h, h)
+            logarithm = mpmath.log(part / root) - middle * middle / 2
+            at_near = mpmath.exp(h * (middle - h / 2)) / part
+            at_far = mpmath.exp(-h * (middle + h / 2)) / part
+            mean = -at_near * mpmath.expm1(-d * middle)
+        elif near > 0:
+            decay = mpmath.exp(-step * middle)
+            within = _mills(near) - decay * _mills(far)
+            logarithm = mpmath.log(within / root) - near * near / 2
+            at_near, at_far, mean = 1 / within, decay / within, (1 - decay) / within
+        else:
+            at_near, at_far = _density(near), _density(far)
+            outside = at_near * _mills(-near) + at_far * _mills(far)
+            logarithm, mass = mpmath.log1p(-outside), 1 - outside
+            at_near, at_far = at_near / mass, at_far / mass
+            mean = -at_near * mpmath.expm1(-step * middle)
+        if twice >= 0:
+            return _NormalMass(logarithm, at_far, at_near, mean)
+        return _NormalMass(logarithm, at_near, at_far, -mean)
+
+
+def _of_normal_mass(part: str) -> Callable[..., Any]:
+    @precise.by_mpmath
+    def exact(u: Any, v: Any, d: Any) -> Any:
+        value = getattr(_NormalMass.between(u, v, d), part)
+        return mpmath.mpf(0) if 0 < abs(value) < mpmath.ldexp(1, -precise.IN_RANGE) else value
+
+    return exact
+
+
+def _normal_mass_upper_partials(u: Expr, v: Expr, d: Expr) -> tuple[Expr, ...]:
+    upper, lower = heads.normal_mass_upper(u, v, d), heads.normal_mass_lower(u, v, d)
+    return -upper * (u + upper), upper * lower, S.Zero
+
+
+def _normal_mass_lower_partials(u: Expr, v: Expr, d: Expr) -> tuple[Expr, ...]:
+    upper, lower = heads.normal_mass_upper(u, v, d), heads.normal_mass_lower(u, v, d)
+    return -upper * lower, lower * (lower - v), S.Zero
+
+
+def _normal_mass_mean_partials(u: Expr, v: Expr, d: Expr) -> tuple[Expr, ...]:
+    upper, lower = heads.normal_mass_upper(u, v, d), heads.normal_mass_lower(u, v, d)
+    mean = heads.normal_mass_mean(u, v, d)
+    return upper * (u - mean), lower * (mean - v), S.Zero
+
+
 @precise.by_mpmath
 def _loggamma_exact(x: Any) -> Any:
     return mpmath.re(mpmath.loggamma(x))
@@ -774,6 +875,47 @@ _TABLE = [
         precise.erfc,
         sympy.erfc,
         lambda u: (-2 / sqrt(pi) * exp(-(u**2)),),
+    ),
+    Op(
+        "log_normal_mass",
+        "_log_normal_mass({0}, {1}, {2})",
+        "autofn::log_normal_mass({0}, {1}, {2})",
+        250,
+        2.0,
+        _of_normal_mass("logarithm"),
+        heads.log_normal_mass,
+        # u - v is that, not a third number that moves.
+        lambda *args: (heads.normal_mass_upper(*args), -heads.normal_mass_lower(*args), S.Zero),
+    ),
+    Op(
+        "normal_mass_upper",
+        "_normal_mass_upper({0}, {1}, {2})",
+        "autofn::normal_mass_upper({0}, {1}, {2})",
+        250,
+        2.0,
+        _of_normal_mass("upper"),
+        heads.normal_mass_upper,
+        _normal_mass_upper_partials,
+    ),
+    Op(
+        "normal_mass_lower",
+        "_normal_mass_lower({0}, {1}, {2})",
+        "autofn::normal_mass_lower({0}, {1}, {2})",
+        250,
+        2.0,
+        _of_normal_mass("lower"),
+        heads.normal_mass_lower,
+        _normal_mass_lower_partials,
+    ),
+    Op(
+        "normal_mass_mean",
+        "_normal_mass_mean({0}, {1}, {2})",
+        "autofn::normal_mass_mean({0}, {1}, {2})",
+        250,
+        2.0,
+        _of_normal_mass("mean"),
+        heads.normal_mass_mean,
+        _normal_mass_mean_partials,
     ),
     Op(
         "normcdf",
@@ -1510,6 +1652,60 @@ TORCH_HELPERS: Mapping[str, str] = {
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
     return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
+    "_normal_mass": '''def _normal_mass(u, v, d):
+    """Of normcdf(u) - normcdf(v), d = u - v: its logarithm, the normal densities at u and at v over
+    it, and the mean between v and u; near one another by Hermite's polynomials, else by erfcx.
+    """
+    high, low, width = torch.where(d < 0, v, u), torch.where(d < 0, u, v), torch.abs(d)
+    up, middle = high + low >= 0, torch.abs(0.5 * high + 0.5 * low)
+    near, far = torch.where(up, low, -high), torch.where(up, high, -low)
+    narrow = width * torch.clamp(middle, min=1) < 1
+    h = torch.where(narrow, 0.5 * width, 0)
+    m = torch.where(narrow, middle, 0)
+    before, at, mean = torch.ones_like(h), 0.5 * m * h, torch.ones_like(h)
+    for n in range(1, 20):
+        before, at = at, (m * h * at - h * h * before * (n / (n + 1))) / (n + 2)
+        mean = mean + at if n % 2 else mean
+    part = torch.where(narrow, width * mean, 1)
+
+    def mills(t):
+        return math.sqrt(math.pi / 2) * torch.special.erfcx(math.sqrt(0.5) * torch.abs(t))
+
+    def density(t):
+        return torch.exp(-0.5 * t * t) / math.sqrt(2 * math.pi)
+
+    beside = ~narrow & (near > 0)
+    fall = torch.where(torch.isnan(middle), 0, width * middle)
+    decay = torch.exp(-fall)
+    within = torch.where(beside, mills(near) - decay * mills(far), 1)
+    outside = density(near) * mills(near) + density(far) * mills(far)
+    outside = torch.where(narrow | beside, 0, outside)
+    base = torch.where(narrow, middle, torch.where(beside, near, 0))
+    scale = torch.log(torch.where(narrow, part, within)) - 0.5 * base * base
+    logarithm = torch.where(
+        narrow | beside, scale - 0.5 * math.log(2 * math.pi), torch.log1p(-outside)
+    )
+    logarithm = torch.where(d >= 0, logarithm, math.nan)
+    at_near = torch.where(beside, 1 / within, density(near) / (1 - outside))
+    at_near = torch.where(narrow, torch.exp(h * (m - 0.5 * h)) / part, at_near)
+    at_far = torch.where(beside, decay / within, density(far) / (1 - outside))
+    at_far = torch.where(narrow, torch.exp(-h * (m + 0.5 * h)) / part, at_far)
+    mean = torch.where(narrow & (fall < 1e-30), middle, -at_near * torch.expm1(-fall))
+    upper, lower = torch.where(up, at_far, at_near), torch.where(up, at_near, at_far)
+    upper, lower = torch.where(d < 0, -lower, upper), torch.where(d < 0, -upper, lower)
+    return logarithm, upper, lower, torch.where(up, mean, -mean)''',
+    "_log_normal_mass": '''def _log_normal_mass(u, v, d):
+    """log(normcdf(u) - normcdf(v))."""
+    return _normal_mass(u, v, d)[0]''',
+    "_normal_mass_upper": '''def _normal_mass_upper(u, v, d):
+    """The normal density at u over normcdf(u) - normcdf(v)."""
+    return _normal_mass(u, v, d)[1]''',
+    "_normal_mass_lower": '''def _normal_mass_lower(u, v, d):
+    """The normal density at v over normcdf(u) - normcdf(v)."""
+    return _normal_mass(u, v, d)[2]''',
+    "_normal_mass_mean": '''def _normal_mass_mean(u, v, d):
+    """The mean of the standard normal distribution between v and u."""
+    return _normal_mass(u, v, d)[3]''',
     "_gamma": '''def _gamma(x):
     """The gamma function; below 0 its sign alternates."""
     odd = torch.remainder(torch.floor(x), 2) == 1

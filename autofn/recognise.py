@@ -25,7 +25,7 @@ from autofn.model import Definition
 from autofn.ops import BY_CLASS, STRUCTURAL
 from autofn.rewrite import match
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.rules import NAMES
+from autofn.rewrite.rules import NAMES, Rule
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,9 @@ def _visited(
 ) -> Basic:
     if not node.args or node.is_Number:
         return node
+    if (mass := match.log_of_mass(node)) is not None:
+        # Before its difference is seen, which has a form of its own.
+        return visit(_stepped(node, *mass, steps))
     args = [visit(arg) for arg in node.args]
     rebuilt = trees.rebuilt(node, args)
     if rebuilt.func is not node.func and rebuilt.args and rebuilt not in args:
@@ -81,12 +84,17 @@ def _visited(
     return _rewritten(rebuilt, parameters, steps)
 
 
+def _stepped(node: Basic, rule: Rule, new: Expr, steps: list[Step] | None) -> Expr:
+    """What a rule gives, written down."""
+    if steps is not None:
+        steps.append(Step(rule.name, node, new, rule.why))
+    return new
+
+
 def _rewritten(node: Basic, parameters: frozenset[Symbol], steps: list[Step] | None) -> Basic:
     found = match.rewritten(node, parameters)
     if found is not None and found[1] != node:
-        rule, new = found
-        if steps is not None:
-            steps.append(Step(rule.name, node, new, rule.why))
+        new = _stepped(node, *found, steps)
         # A rule's result may be open to others: log(sigmoid) gives softplus.
         return recognise(new, parameters, steps) if new.args else new
     for kind, form in _PLAIN_FORMS:

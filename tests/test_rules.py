@@ -1020,6 +1020,63 @@ def test_differences_do_not_cancel_within_a_common_scale() -> None:
     assert risen.has(tanh((x - y) / (2 * a)))
 
 
+def test_the_logarithm_of_a_mass_keeps_its_digits() -> None:
+    """In both tails, far beyond where the mass is 0, where it is almost 1, and narrow."""
+
+    @formula
+    def probit(z, low, high):  # type: ignore[no-untyped-def]
+        return log(heads.normcdf(high - z) - heads.normcdf(low - z))
+
+    @formula
+    def truncated(z, low: float = -1.0):  # type: ignore[no-untyped-def]
+        high = sympy.Rational(3, 4)
+        return log(
+            (sympy.erf((high - z) / sympy.sqrt(2)) - sympy.erf((low - z) / sympy.sqrt(2))) / 2
+        )
+
+    def wanted(z: float, low: float, high: float) -> tuple[object, object]:
+        with mp.workdps(60):
+            a, b = low - mp.mpf(z), high - mp.mpf(z)
+            below, above = (a, b) if a < 0 else (-b, -a)
+            mass = (mp.erfc(-above / mp.sqrt(2)) - mp.erfc(-below / mp.sqrt(2))) / 2
+            return mp.log(mass), (mp.npdf(a) - mp.npdf(b)) / mass
+
+    for op, ends in (
+        (probit, (-0.5, 0.75)),
+        (truncated, (-0.5, 0.75)),
+        (probit, (1.0, 1.0009765625)),
+    ):
+        (variant,) = plan(op.definition, search=FIRST_ORDER).variants
+        kernels = [variant.kernels[name] for name in ("forward", "backward")]
+        for z in (0.0, 3.0, 7.5, 9.0, 12.0, -60.0, 1e4, -13.0):
+            at = {"z": z, "low": ends[0], "high": ends[1], "grad": 1.0}
+            for kernel, want in zip(kernels, wanted(z, *ends), strict=True):
+                for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
+                    got, *_ = simulated(program or kernel, at, form)
+                    assert abs(got - want) <= most * abs(want), (op.definition.name, z)
+    (variant,) = plan(probit.definition, search=FIRST_ORDER).variants
+    (got,) = simulated(variant.kernels["forward"], {"z": 0.0, "low": -12.0, "high": 11.0})
+    want = -mp.erfc(11 / mp.sqrt(2)) / 2 - mp.erfc(12 / mp.sqrt(2)) / 2
+    assert abs(got - want) <= 1e-6 * abs(want)
+
+
+def test_any_way_of_writing_the_logarithm_of_a_mass_is_known() -> None:
+    p = Symbol("p", positive=True)
+    half = sympy.sqrt(2) / 2
+    mass = heads.log_normal_mass(x, y, x - y)
+    ways = {
+        log(heads.normcdf(x) - heads.normcdf(y)): mass,
+        log(sympy.erf(half * x) / 2 - sympy.erf(half * y) / 2): mass,
+        log((1 + sympy.erf(half * x)) / 2 - (1 + sympy.erf(half * y)) / 2): mass,
+        log(sympy.erfc(half * y) / 2 - sympy.erfc(half * x) / 2): mass,
+        log(p * (heads.normcdf(x) - heads.normcdf(y))): log(p) + mass,
+    }
+    for written, wanted in ways.items():
+        assert recognise(written) == wanted, written
+    assert not recognise(log(sympy.erf(x) - 2 * sympy.erf(y))).has(heads.log_normal_mass)
+    assert not recognise(log(x * (sympy.erf(x) - sympy.erf(y)))).has(heads.log_normal_mass)
+
+
 def test_the_logarithm_of_a_ratio_of_gammas_keeps_its_digits() -> None:
     """As in the density of Student's t, by its degrees of freedom, in float64 too."""
 

@@ -80,6 +80,7 @@ _OF_DIFFERENCES = {
 }
 _OVER_LOGS = _NAMED["difference over that of logs"]
 _OVER_LOG = _NAMED["difference over the log of the ratio"]
+_OF_MASS = _NAMED["log of a normal mass"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
@@ -355,6 +356,8 @@ def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule
         (base, power), (d, exponent) = head.as_base_exp(), fraction.as_base_exp()
         if not (power.is_Integer and exponent.is_Integer and power * exponent < 0):
             continue
+        if not base.free_symbols:
+            continue
         for rule, u, v, value in _differences(base):
             multiple = _multiple_of(u - v, d)
             if multiple is None or varies(sympy.fraction(multiple)[0], parameters):
@@ -539,6 +542,29 @@ def _log_of_integral(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
     if found is None or found[2] != 0 or not _holds(_OF_INTEGRAL, {U: found[1]}, parameters):
         return None
     return sympy.log(found[0]) + _put(_OF_INTEGRAL, {U: found[1]})
+
+
+def log_of_mass(node: Basic) -> tuple[Rule, Expr] | None:
+    """log(k*(normcdf(u) - normcdf(v))), k > 0, or of erf or erfc, before the difference is seen."""
+    if not isinstance(node, sympy.log):
+        return None
+    factors = Mul.make_args(node.args[0])
+    masses = [each for each in factors if isinstance(each, Add) and len(each.args) == 2]
+    rest = Mul(*(each for each in factors if each not in masses))
+    if len(masses) != 1 or not rest.is_positive:
+        return None
+    terms = [term.as_coeff_Mul() for term in masses[0].args]
+    (k, f), (other, g) = terms if terms[0][0] > 0 else reversed(terms)
+    if k != -other or f.func != g.func or not node.args[0].free_symbols:
+        return None
+    if isinstance(f, sympy.erfc):
+        f, g = sympy.erf(g.args[0]), sympy.erf(f.args[0])
+    if isinstance(f, sympy.erf):
+        f, g, k = heads.normcdf(sqrt(2) * f.args[0]), heads.normcdf(sqrt(2) * g.args[0]), 2 * k
+    if not isinstance(f, heads.normcdf):
+        return None
+    u, v = f.args[0], g.args[0]
+    return _OF_MASS, sympy.log(k * rest) + _put(_OF_MASS, {U: u, V: v})
 
 
 def _exponents(node: Expr) -> list[Expr]:

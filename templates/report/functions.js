@@ -1,10 +1,11 @@
 // Functions that JavaScript's Math lacks, for curves on a screen.
 const F = (() => {
-  const erfcTail = (x) => { // x > 0, by a continued fraction from its end
+  const erfcxTail = (x) => { // of x > 0, by a continued fraction from its end
     let f = 0;
     for (let k = 120; k > 0; k--) f = k / 2 / (x + f);
-    return Math.exp(-x * x) / Math.sqrt(Math.PI) / (x + f);
+    return 1 / Math.sqrt(Math.PI) / (x + f);
   };
+  const erfcTail = (x) => Math.exp(-x * x) * erfcxTail(x);
   const erf = (x) => {
     if (Math.abs(x) > 2.5) return Math.sign(x) * (1 - erfcTail(Math.abs(x)));
     let term = x, sum = x;
@@ -76,6 +77,34 @@ const F = (() => {
     if (Math.abs(x) > 0.01) return Math.log1p(x) - x;
     return x * x * (-1 / 2 + x * (1 / 3 - x * (1 / 4 - x * (1 / 5 - x * (1 / 6 - x / 7)))));
   };
+  const mills = (t) => Math.sqrt(Math.PI / 2) * (t > 3 ? erfcxTail(t / Math.SQRT2)
+    : erfc(t / Math.SQRT2) * Math.exp(t * t / 2));
+  // Of the normal distribution between v and u: its logarithm, the densities at both over it, mean.
+  const normalMass = (u, v, d) => {
+    const up = u + v >= 0, near = up ? v : -u, far = up ? u : -v, middle = Math.abs(u + v) / 2;
+    const root = Math.sqrt(2 * Math.PI), fall = d * middle;
+    let base = 0, mass, atNear, atFar;
+    if (d * Math.max(middle, 1) < 1) {
+      const mh = fall / 2, square = d * d / 4;
+      let before = 1, at = mh / 2, mean = 1;
+      for (let n = 1; n < 20; n++) {
+        [before, at] = [at, (mh * at - square * before * n / (n + 1)) / (n + 2)];
+        mean += n % 2 ? at : 0;
+      }
+      [base, mass] = [middle, d * mean / root];
+      atNear = Math.exp(mh - square / 2) / (d * mean);
+    } else if (near > 0) {
+      [base, mass] = [near, (mills(near) - Math.exp(-fall) * mills(far)) / root];
+      atNear = 1 / (mass * root);
+    } else {
+      mass = 1 - erfc(-near / Math.SQRT2) / 2 - erfc(far / Math.SQRT2) / 2;
+      atNear = Math.exp(-near * near / 2) / root / mass;
+    }
+    atFar = atNear * Math.exp(-fall);
+    const mean = -atNear * Math.expm1(-fall);
+    return [Math.log(mass) - base * base / 2, up ? atFar : atNear, up ? atNear : atFar,
+      up ? mean : -mean];
+  };
   // Of x / y half turns, which % leaves exact.
   const sinpi = (x, y) => Math.sin(Math.PI * ((x % (2 * y)) / y));
   const cospi = (x, y) => Math.cos(Math.PI * ((x % (2 * y)) / y));
@@ -86,6 +115,10 @@ const F = (() => {
     erf, erfc, gamma, loggamma, digamma, polygamma, sinc, phi, softplus, sigmoid,
     spherical_bessel: bessel,
     normcdf: (x) => erfc(-x / Math.SQRT2) / 2,
+    log_normal_mass: (u, v, d) => normalMass(u, v, d)[0],
+    normal_mass_upper: (u, v, d) => normalMass(u, v, d)[1],
+    normal_mass_lower: (u, v, d) => normalMass(u, v, d)[2],
+    normal_mass_mean: (u, v, d) => normalMass(u, v, d)[3],
     log1mexp: (u) => (u > -0.6875 ? Math.log(-Math.expm1(u)) : Math.log1p(-Math.exp(u))),
     logaddexp: (a, b) => Math.max(a, b) + Math.log1p(Math.exp(-Math.abs(a - b))),
     logcosh: (x) => Math.abs(x) + Math.log1p(Math.exp(-2 * Math.abs(x))) - Math.LN2,
