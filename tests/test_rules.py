@@ -14,6 +14,7 @@ import pytest
 import sympy
 from mpmath import mp
 from sympy import Expr, Min, Piecewise, Rational, S, Symbol, exp, log, tanh
+from sympy.core.relational import Relational
 
 from autofn import Formula, Learnable, formula
 from autofn import functions as heads
@@ -122,6 +123,39 @@ def test_a_wrong_sign_in_a_replacement_is_noticed(rule: Rule) -> None:
     if rule.name not in EVEN:
         for mutant in turned:
             assert not is_identity(rule.pattern, mutant, rule), mutant
+
+
+def borders(expr: Expr) -> Iterator[dict[Symbol, Expr]]:
+    """Where it turns: what a condition, a bound or a kink compares is equal; other symbols 0.87."""
+    plain = {each: sympy.Float(0.87, 40) for each in expr.free_symbols}
+    for node in sorted(expr.atoms(Relational, sympy.Max, Min, sympy.Abs), key=str):
+        sides = (*node.args, S.Zero) if isinstance(node, sympy.Abs) else node.args
+        within = [side.args if isinstance(side, sympy.Max | Min) else (side,) for side in sides]
+        for a, b in itertools.combinations(itertools.chain(*within), 2):
+            for symbol in sorted((a - b).free_symbols, key=str):
+                rest = {each: v for each, v in plain.items() if each != symbol}
+                for root in sympy.solve((a - b).xreplace(rest), symbol):
+                    if root.is_real and not (symbol == C and root <= 0):
+                        yield {**rest, symbol: root if root.is_Integer else root.evalf(40)}
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.name)
+def test_a_rule_keeps_the_derivatives_where_its_replacement_turns(rule: Rule) -> None:
+    """A bound that marks something as done is no kink of it."""
+    if rule.pattern.has(sympy.Max, Min, sympy.Abs):
+        pytest.skip("its own kinks are those of what was written")
+    written_out = rule.replacement.replace(minus, lambda u, v: u - v)
+    written_out = written_out.replace(ratio, lambda u, v: u / v)
+    symbols = sorted(rule.pattern.free_symbols, key=str)
+    derivative = Differentiator(symbols)
+    for border in borders(written_out):
+        at = {each: border.get(each, sympy.Float(0.87, 40)) for each in symbols}
+        for symbol in symbols:
+            with mp.workdps(30):
+                want = value(derivative(rule.pattern, symbol), at)
+                got = value(derivative(written_out, symbol), at)
+                if want is not None and got is not None:
+                    assert abs(got - want) <= 1e-12 * (1 + abs(want)), (at, symbol)
 
 
 def test_logarithms_of_products_are_sums_where_a_factor_overflows() -> None:

@@ -471,8 +471,8 @@ def integral_of_normcdf(u: Expr) -> Expr:
 def _log_integral_of_normcdf(u: Expr) -> Expr:
     tail = polynomial(_TAIL_CUT, u**-2, *_INTEGRAL)
     far = -(u**2) / 2 - 2 * log(-u) - log(2 * pi) / 2 + log(tail)
-    # No u that is beyond -8: the branch is done.
-    return Piecewise((far, u < -8), (log(_plain_integral(Max(u, -8))), True), evaluate=False)
+    # Marked as done by a bound, which here and below is not where it turns: Max has no gradient there.
+    return Piecewise((far, u < -8), (log(_plain_integral(Max(u, -9))), True), evaluate=False)
 
 
 def _plain_integral(u: Expr) -> Expr:
@@ -485,7 +485,7 @@ _TAIL_FROM = Integer(6)
 
 def _log_erfc(u: Expr) -> Expr:
     far, _ = _log_normcdf(-sqrt(2) * u).args[0]
-    some = log(erfc(Min(u, _TAIL_FROM)))
+    some = log(erfc(Min(u, _TAIL_FROM + 1)))
     return Piecewise(
         (far + log(2), u > _TAIL_FROM), (some, 4 * u > 1), (log1p(-erf(u)), True), evaluate=False
     )
@@ -502,26 +502,27 @@ def _log_of_number_and_exp(u: Expr, v: Expr) -> Expr:
 def log_of_times_sinh(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * sinh(u)**n)"""
     far = n * Abs(u) + log(v * sign(u) ** Abs(n) / 2**n)
-    near = log(v * sinh(Max(Min(u, _EXP_FROM), -_EXP_FROM)) ** n)
+    most = _EXP_FROM + 1
+    near = log(v * sinh(Max(Min(u, most), -most)) ** n)
     return Piecewise((far, Abs(u) > _EXP_FROM), (near, True), evaluate=False)
 
 
 def log_of_times_expm1(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * expm1(u)**n)"""
-    near = log(v * expm1(Min(u, _EXP_FROM)) ** n)
+    near = log(v * expm1(Min(u, _EXP_FROM + 1)) ** n)
     return Piecewise((n * u + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
 def log1mexp_of_exp(u: Expr) -> Expr:
     """log(1 - exp(-exp(u)))"""
-    # The bounds, which mark it as done, are not where it turns: they have no gradient there.
+    # Marked as done by its bounds.
     near = u + log(phi(Integer(1), -exp(Min(u, 1))))
     return Piecewise((near, u < 0), (log1mexp(-exp(Max(u, -1))), True), evaluate=False)
 
 
 def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     """log(v * phi(1, u)**n)"""
-    near = log(v * phi(Integer(1), Min(u, _EXP_FROM)) ** n)
+    near = log(v * phi(Integer(1), Min(u, _EXP_FROM + 1)) ** n)
     return Piecewise((n * (u - log(u)) + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
@@ -652,7 +653,7 @@ def _expm1_over_expm1(u: Expr, v: Expr) -> Expr:
 
 def _tanh_less_logcosh(u: Expr) -> Expr:
     # Marked as done by its bounds.
-    some, twice = Max(Min(u, 1), -1), 2 * Abs(u)
+    some, twice = Max(Min(u, 2), -2), 2 * Abs(u)
     far = log(2) - softplus(-twice) - twice * sigmoid(-twice)
     return Piecewise((far, Abs(u) > 1), (some * tanh(some) - logcosh(some), True), evaluate=False)
 
@@ -661,7 +662,7 @@ def _log1p_less_share(u: Expr, v: Expr) -> Expr:
     """log(1 + u/v) - u/(u + v), which is the half of (u/v)**2 near 0."""
     share = u / (u + v)
     # Marked as done by its bound.
-    far = log1p(Max(u / v, 1)) - share
+    far = log1p(Max(u / v, S.Half)) - share
     return Piecewise((-log1pmx(-share), u / v < 1), (far, True), evaluate=False)
 
 
