@@ -161,7 +161,12 @@ def _with_logarithms(found: Expr, logarithms: dict[Symbol, Expr]) -> Expr | None
             alone = rest.free_symbols.isdisjoint(logarithms)
             return heads.xlogy(rest, logarithms[factor]) if alone else None
         if isinstance(factor, Add) and not factor.free_symbols.isdisjoint(logarithms):
-            return _with_logarithms(Add(*(rest * term for term in factor.args)), logarithms)
+            # Sums that divide stay outside: they may vanish where the terms cancel.
+            powers = [each for each in Mul.make_args(rest) if isinstance(each, Pow)]
+            below = Mul(*(each for each in powers if each.exp.is_negative and each.base.is_Add))
+            terms = Add(*(rest / below * term for term in factor.args))
+            within = _with_logarithms(terms, logarithms)
+            return None if within is None else below * within
     return None
 
 

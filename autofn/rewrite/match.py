@@ -91,6 +91,10 @@ _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
 
+PAIRED = 30
+"""Sums of at most so many terms are looked at pair by pair."""
+
+
 def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
     """The first rule of which the pattern is found at the top of an expression, and what it makes.
 
@@ -101,10 +105,11 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Add):
         if (share := _log_of_share(node)) is not None:
             return _LESS_LOG, share
-        if (mean := _with_mean_root(node)) is not None:
-            return mean
-        if (rest := _whole_less_part(node, parameters)) is not None:
-            return _PART_OF_WHOLE, rest
+        if len(node.args) <= PAIRED:
+            if (mean := _with_mean_root(node)) is not None:
+                return mean
+            if (rest := _whole_less_part(node, parameters)) is not None:
+                return _PART_OF_WHOLE, rest
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
@@ -585,7 +590,10 @@ def _in_sum(rule: Rule, node: Add, parameters: frozenset[Symbol]) -> Expr | None
         return None
     for multiple, found, left in _partial_sums(rule.pattern, list(terms)):
         if _holds(rule, found, parameters) and _stands_alone(rule, found, left, parameters):
-            return Add(*left, multiple * _put(rule, found))
+            new = Add(*left, multiple * _put(rule, found))
+            # Multiplied out, as it may be looked at next, it may be what it was.
+            if not isinstance(new, Add) or {*_terms_and_functions(new)[0]} != {*terms}:
+                return new
     return None
 
 

@@ -40,7 +40,7 @@ from autofn.compact import LIMIT
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import linear
 
-POWERS = 4
+POWERS = 8
 """The highest power whose differences are written out."""
 
 NOTHING, DIGITS = 1e-25, 40
@@ -388,6 +388,12 @@ class _Differences:
             self._changes.append(2 * change)
             z = change if change == _T - self.point else slope * (_T - self.point)
             return expr.func(value), slope * _log_rise(z)
+        if isinstance(expr, heads.softplus):
+            value, slope = self(expr.args[0])
+            share = heads.sigmoid(value)
+            rise = self._rise(expr.args[0], value, slope)
+            change = share * rise * (_T - self.point)
+            return expr.func(value), share * rise * _log_rise(change)
         if isinstance(expr, sin | cos):
             value, slope = self(expr.args[0])
             if isinstance(expr, sin) and value == 0:
