@@ -44,7 +44,10 @@ x, y = sympy.symbols("x y", real=True)
 # --- the table -------------------------------------------------------------------------------
 
 
-OF_POSITIVE = ("beta", "log of a product with tanh", "loggamma - another a step below")
+OF_POSITIVE = (
+    "beta", "log of a product with tanh", "loggamma - another a step below",
+    "log of 1 + a quotient of positive exp - 1",
+)  # fmt: skip
 
 
 def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
@@ -260,6 +263,7 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "log1p(U) - log(V)": {U: x**2 + 4, V: x**2 + 2},
     "log1p(U) - log1p(V)": {U: x**2 + 4, V: x**2 + 2},
     "mean_any_root over a factor": {U: x, V: x, C: y + 1},
+    "log of 1 + a quotient of positive exp - 1": {U: x**2 + 1, V: x**2 + 2},
     "power less 1, over its exponent": {U: x**2 + 4, V: y},
 }
 """What wildcards have to be for a rule to hold."""
@@ -1092,6 +1096,62 @@ def test_the_logarithm_of_a_mass_keeps_its_digits() -> None:
     (got,) = simulated(variant.kernels["forward"], {"z": 0.0, "low": -12.0, "high": 11.0})
     want = -mp.erfc(11 / mp.sqrt(2)) / 2 - mp.erfc(12 / mp.sqrt(2)) / 2
     assert abs(got - want) <= 1e-6 * abs(want)
+
+
+def test_quotients_of_positive_odds_do_not_overflow() -> None:
+    """As in the loss of odds-ratio preference optimisation, of the logarithms of probabilities."""
+
+    @formula
+    def orpo(w, v):  # type: ignore[no-untyped-def]
+        return log(1 + exp(-(log(exp(w) / (1 - exp(w))) - log(exp(v) / (1 - exp(v))))))
+
+    (variant,) = plan(orpo.definition, search=FIRST_ORDER).variants
+    for w, v in (
+        (-740.0, -0.5),
+        (-1000.0, -0.5),
+        (-2000.0, -2000.0),
+        (-0.5, -60.0),
+        (-0.25, -2.0),
+    ):
+        with mp.workdps(1000):
+            odds = [mp.exp(each) / -mp.expm1(each) for each in (w, v)]
+            want = mp.log1p(odds[1] / odds[0])
+        for form in (SINGLE, DOUBLE):
+            forward = variant.kernels["forward"]
+            (got,) = simulated(
+                (forward.wide or forward) if form is DOUBLE else forward, {"w": w, "v": v}, form
+            )
+            assert abs(got - want) <= (1e-6 if form is SINGLE else 1e-12) * abs(want), (w, v)
+
+
+def test_roots_of_the_square_of_a_sum_do_not_cancel() -> None:
+    """The quadratic formula of s = a*x + y, of which SymPy makes no term of its own."""
+    a, b = sympy.symbols("a b", positive=True)
+    u, v = sympy.symbols("u v", positive=True)
+    s = a * u + v
+    for written in ((s - sympy.sqrt(s**2 - 4 * b * u * v)) / (2 * b), s - sympy.sqrt(s**2 - b)):
+        assert recognise(written).has(heads.mean_any_root), written
+    root = sympy.sqrt(s**2 - b)
+    at = {
+        a: sympy.Float(0.3, 40),
+        b: sympy.Float(0.2, 40),
+        u: sympy.Float(2, 40),
+        v: sympy.Float(1.5, 40),
+    }
+    for written in (3 * s - 3 * root, x * (s + root), -s - root):
+        found = recognise(written).xreplace({x: sympy.Float(-0.7, 40)})
+        assert value(found, at) == pytest.approx(
+            value(written.xreplace({x: sympy.Float(-0.7, 40)}), at)
+        )
+
+
+def test_the_logarithm_of_phi_1_neither_overflows_nor_cancels() -> None:
+    found = recognise(log((exp(x) - 1) / x))
+    for at in (-1000.0, -3.0, -1e-9, 1e-9, 0.7, 30.0, 5e3):
+        with mp.workdps(60):
+            want = mp.log(mp.expm1(mp.mpf(at)) / at)
+            got = value(found, {x: sympy.Float(at, 40)})
+        assert abs(got - want) <= 1e-20 * abs(want)
 
 
 def test_any_way_of_writing_the_logarithm_of_a_mass_is_known() -> None:

@@ -81,6 +81,10 @@ _OF_DIFFERENCES = {
 _OVER_LOGS = _NAMED["difference over that of logs"]
 _OVER_LOG = _NAMED["difference over the log of the ratio"]
 _OF_MASS = _NAMED["log of a normal mass"]
+_OF_ODDS = [
+    _NAMED["log of 1 + a quotient of positive exp - 1"],
+    _NAMED["log of 1 + a quotient of exp - 1"],
+]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
@@ -149,6 +153,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
+    if isinstance(node, heads.log1p):
+        return _first(_OF_ODDS, lambda rule: _whole(rule, node, parameters))
     if isinstance(node, heads.log1mexp):
         return _log1mexp_of_exp(node, parameters)
     if isinstance(node, sympy.asinh | sympy.acosh):
@@ -187,11 +193,11 @@ def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
             yield {**found, pattern: expr}
         elif _equal(found[pattern], expr):
             yield found
-    elif not pattern.free_symbols:
+    elif not trees.symbols(pattern):
         if pattern == expr:
             yield found
     elif isinstance(pattern, Mul) and pattern.args[0].is_number:
-        factor, rest = pattern.as_independent(*pattern.free_symbols, as_Add=False)
+        factor, rest = _apart(pattern)
         yield from match(rest, expr / factor, found)
     elif isinstance(pattern, Add):
         if isinstance(expr, Add):
@@ -206,6 +212,13 @@ def match(pattern: Expr, expr: Expr, found: Bindings) -> Iterator[Bindings]:
                 yield from _each(list(zip(pattern.args, args, strict=True)), found)
     elif pattern.func == expr.func and len(pattern.args) == len(expr.args):
         yield from _each(list(zip(pattern.args, expr.args, strict=True)), found)
+
+
+@functools.lru_cache(maxsize=1000)
+def _apart(pattern: Mul) -> tuple[Expr, Expr]:
+    """A pattern's number, and what is left of it."""
+    factor, rest = pattern.as_independent(*pattern.free_symbols, as_Add=False)
+    return factor, rest
 
 
 def _each(pairs: list[tuple[Expr, Expr]], found: Bindings) -> Iterator[Bindings]:
@@ -361,7 +374,7 @@ def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule
         (base, power), (d, exponent) = head.as_base_exp(), fraction.as_base_exp()
         if not (power.is_Integer and exponent.is_Integer and power * exponent < 0):
             continue
-        if not base.free_symbols:
+        if not trees.symbols(base):
             continue
         for rule, u, v, value in _differences(base):
             multiple = _multiple_of(u - v, d)
@@ -482,7 +495,7 @@ def _log_of_share(node: Add) -> Expr | None:
                 continue
             for k, u in enumerate(terms):
                 wanted = Add.make_args(sympy.expand_mul(multiple * u))
-                if u.free_symbols and all(each in node.args for each in wanted):
+                if trees.symbols(u) and all(each in node.args for each in wanted):
                     left = Add(*(each for each in node.args if each not in (term, *wanted)))
                     shifted = [each - u for n, each in enumerate(terms) if n != k]
                     rest = functools.reduce(heads.logaddexp, shifted)
@@ -490,26 +503,56 @@ def _log_of_share(node: Add) -> Expr | None:
     return None
 
 
+def _over(node: Add, power: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """Pairs of terms of which the first over the other is divided by such a power of a sum."""
+    for term, other in itertools.permutations(node.args, 2):
+        above, below = _powers_of_sums(term), _powers_of_sums(other)
+        if any(above.get(base, 0) - below.get(base, 0) == -power for base in above | below):
+            yield term, other
+
+
+@functools.lru_cache(maxsize=10_000)
+def _powers_of_sums(term: Expr) -> dict[Expr, Expr]:
+    powers = (factor.as_base_exp() for factor in Mul.make_args(term))
+    return {base: power for base, power in powers if isinstance(base, Add)}
+
+
 def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
     """m*(root + u) or m*(1 + u/root) of root = sqrt(u**2 + v) in a sum, u a product."""
-    for term, other in itertools.permutations(node.args, 2):
+    for term, other in _over(node, S.Half):
         ratio = term / other
         for factor in Mul.make_args(ratio):
             base, power = factor.as_base_exp()
+            if power != -S.Half or not isinstance(base, Add):
+                continue
             u = ratio / factor
-            if power != -S.Half or not isinstance(base, Add) or u.is_number:
+            if u.is_number:
                 continue
             if (square := u**2) in base.args:
                 left = [each for each in node.args if each not in (term, other)]
                 rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
                 mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: base - square})
                 return rule, Add(*left, other * mean)
+    return _with_mean_root_of_sum(node)
+
+
+def _with_mean_root_of_sum(node: Add) -> tuple[Rule, Expr] | None:
+    """m*(root + u), u a sum: all of node but the root is m*u."""
+    for term in node.args:
+        for base, power in _powers_of_sums(term).items():
+            sums = [square.base for square in base.args if square.is_Pow and square.exp == 2]
+            for u in (each for each in sums if power == S.Half and each.is_Add):
+                m, rest = term / sqrt(base), node - term
+                for signed in (u, -u):
+                    if _equal(m * signed, rest):
+                        found = {U: signed, V: base - u**2}
+                        return _ROOT_AND_ARGUMENT, m * _put(_ROOT_AND_ARGUMENT, found)
     return None
 
 
 def _whole_less_part(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     """m*(1 - u/(u + v)) in a sum as m*v/(u + v)."""
-    for term, other in itertools.permutations(node.args, 2):
+    for term, other in _over(node, S.One):
         ratio = -term / other
         for factor in Mul.make_args(ratio):
             whole, power = factor.as_base_exp()
@@ -560,7 +603,7 @@ def log_of_mass(node: Basic) -> tuple[Rule, Expr] | None:
         return None
     terms = [term.as_coeff_Mul() for term in masses[0].args]
     (k, f), (other, g) = terms if terms[0][0] > 0 else reversed(terms)
-    if k != -other or f.func != g.func or not node.args[0].free_symbols:
+    if k != -other or f.func != g.func or not trees.symbols(node.args[0]):
         return None
     if isinstance(f, sympy.erfc):
         f, g = sympy.erf(g.args[0]), sympy.erf(f.args[0])
@@ -644,7 +687,7 @@ def _how_plain(term: Expr) -> int:
     """Functions first: they say most about what a wildcard is; then what has a bare one for a
     factor, numbers last.
     """
-    if not term.free_symbols:
+    if not trees.symbols(term):
         return 3
     if isinstance(term, Mul) and any(factor in _WILDCARDS for factor in term.args):
         return 1 if term.has(sympy.Function, sympy.Max, sympy.Min) else 2
@@ -671,7 +714,7 @@ def _other_terms(
         yield found, terms
         return
     first, *rest = patterns
-    if first.free_symbols <= found.keys():
+    if trees.symbols(first) <= found.keys():
         wanted = Add.make_args(multiple * first.xreplace(dict(found)))
         left = list(terms)
         for each in wanted:
@@ -850,15 +893,15 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             continue
         u = base.args[0]
         sign = 1 if power > 0 else -1
-        own = u.free_symbols - parameters
+        own = trees.symbols(u) - parameters
         if sign < 0 and len(own) == 1 and u.is_polynomial(*own):
             continue
         for j, other in enumerate(factors):
             d, exponent = other.as_base_exp()
-            if not (exponent.is_Integer and exponent * sign <= -1 and d.free_symbols):
+            if not (exponent.is_Integer and exponent * sign <= -1 and trees.symbols(d)):
                 continue
             ratio = sympy.cancel(u / d) if isinstance(u, Add) else u / d
-            if j != i and not ratio.free_symbols & d.free_symbols:
+            if j != i and not trees.symbols(ratio) & trees.symbols(d):
                 rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                 whole = (ratio * _put(rule, {U: u})) ** sign
                 return Mul(*rest, whole, base ** (power - sign), d ** (exponent + sign))

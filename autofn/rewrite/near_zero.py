@@ -20,7 +20,7 @@ from autofn import trees
 from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import SINGLE, coefficients, linear, terms_below
-from autofn.rewrite.removable import divided_out, is_same
+from autofn.rewrite.removable import divided_out, is_same, may_be_product
 
 RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
 """Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
@@ -64,12 +64,14 @@ def with_regimes(node: Basic) -> Basic:
             or _limited_by_term(node)
             or _limited_over_symbol(node)
             or _limited_by_exponent(node)
-            or divided_out(node, _log1p_over)
+            or _divided_out(node)
         )
         if limited is not None:
             return limited
-    if isinstance(node, heads.power | sympy.Pow) and (limited := _limited_power(node)) is not None:
-        return limited
+    if isinstance(node, heads.power | heads.pow1pm1 | sympy.Pow):
+        limited = _limited_power(node)
+        if limited is not None:
+            return limited
     visited = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
     if not isinstance(visited, Add):
         return visited
@@ -172,7 +174,9 @@ def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
         return S.One, in_t
     for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
         scaled = _scaled(expr, x, u)
-        if scaled is not None and terms_at_most(scaled) <= EXPANDED:
+        if scaled is None or terms_at_most(scaled) > EXPANDED:
+            continue
+        if may_be_product(scaled):
             product = sympy.factor_terms(sympy.expand(scaled))
             factor, in_t = product.as_independent(T, as_Add=False)
             if in_t.free_symbols == {T} and _divides_no_more(factor, u):
@@ -412,25 +416,35 @@ def _limited_at_origin(node: Mul) -> Expr | None:
 _LENGTH = Symbol("_r", positive=True)
 
 
+def _divided_out(node: Mul) -> Expr | None:
+    """`divided_out`, whose quotient elsewhere may have regimes of its parts."""
+    found = divided_out(node, _log1p_over)
+    if found is None or not isinstance(found, Piecewise) or found.args[-1][0] != node:
+        return found
+    far = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
+    return Piecewise(*found.args[:-1], (far, True), evaluate=False)
+
+
 def _limited_power(node: Expr) -> Expr | None:
-    """A power such as (1 + p*x)**(1/p), with its limit exp(x) where p is 0.
+    """A power such as (1 + p*x)**(1/p), less 1 or not, with its limit exp(x) where p is 0.
 
     What is divided by in the base or the exponent, and cancels in their product, may be 0 or
     infinite; near there digits of p*x are lost beside 1, and magnified.
     """
     base, exponent = node.args
-    if not (isinstance(base, Add) and S.One in base.args) or exponent.is_number:
+    less_one = isinstance(node, heads.pow1pm1)
+    if exponent.is_number or not (less_one or (isinstance(base, Add) and S.One in base.args)):
         return None
     if not _is_plain(node):
         return None
-    vanishing = base - 1
+    vanishing = base if less_one else base - 1
     divisors = [sympy.fraction(sympy.together(each))[1] for each in (vanishing, exponent)]
     product = sympy.cancel(vanishing * exponent)
     left = sympy.fraction(product)[1]
     if not any(each.free_symbols - left.free_symbols for each in divisors):
         return None
     series, radius = _logarithm()
-    near = sympy.exp(product * _opaque(series, vanishing, radius))
+    near = (heads.expm1 if less_one else sympy.exp)(product * _opaque(series, vanishing, radius))
     return Piecewise((near, Abs(vanishing) < radius), (node, True), evaluate=False)
 
 

@@ -202,7 +202,7 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
         without = rest * quotient.xreplace({_T: variable.u})
         change = differences.change(variable.u)
         # A change that is positive, of positive symbols, comes to no zero.
-        vanishes = change is None or all(each.has(Abs) for each in Max.make_args(change))
+        vanishes = change is None or not any(each.is_positive for each in Max.make_args(change))
         if vanishes and is_same(without, node):
             near[point] = without, change
     return _beside(near, node, variable.u) if near else None
@@ -279,6 +279,17 @@ def is_same(a: Expr, b: Expr) -> bool:
     return _is_nothing(values)
 
 
+def may_be_product(in_t: Expr) -> bool:
+    """Whether an expression may be a function of `_T` times one of the other symbols."""
+    with mp.workdps(DIGITS):
+        try:
+            found = [[_value(in_t, k, mp.mpf(at)) for at in (0.37, 0.61)] for k in (0, 1)]
+            across, other = found[0][0] * found[1][1], found[0][1] * found[1][0]
+            return not abs(across - other) > NOTHING * abs(across)
+        except _FAILS:
+            return True
+
+
 def _is_nothing(values: Callable[[int], tuple[Any, Any]]) -> bool:
     """Whether the first of two values is nothing beside the second, at the points by number."""
     real = 0
@@ -341,6 +352,17 @@ def _is_square(value: Expr) -> bool:
     return all(power % 2 == 0 for _, power in sympy.factor_list(value)[1])
 
 
+def _in_expm1(product: Expr) -> Expr:
+    """With u*phi(1, u) as exp(u) - 1, of which derivatives are shorter."""
+    for factor in Mul.make_args(product):
+        if isinstance(factor, heads.phi) and factor.args[0] == 1:
+            (u,) = factor.args[1:]
+            rest = product / (factor * u)
+            if _T not in trees.symbols(rest):
+                return rest * heads.expm1(u)
+    return product
+
+
 class _Differences:
     """Divided differences between `_T` and a point, and values there."""
 
@@ -386,13 +408,13 @@ class _Differences:
             slope /= self._nonzero(whole)
             change = (expr.args[0] - value) / whole
             self._changes.append(2 * change)
-            z = change if change == _T - self.point else slope * (_T - self.point)
+            z = change if change == _T - self.point else _in_expm1(slope * (_T - self.point))
             return expr.func(value), slope * _log_rise(z)
         if isinstance(expr, heads.softplus):
             value, slope = self(expr.args[0])
             share = heads.sigmoid(value)
             rise = self._rise(expr.args[0], value, slope)
-            change = share * rise * (_T - self.point)
+            change = _in_expm1(share * rise * (_T - self.point))
             return expr.func(value), share * rise * _log_rise(change)
         if isinstance(expr, sin | cos):
             value, slope = self(expr.args[0])
@@ -431,6 +453,8 @@ class _Differences:
         return before, total
 
     def _of_power(self, base: Expr, exponent: Expr) -> tuple[Expr, Expr]:
+        if exponent.free_symbols:
+            return self(sympy.exp(exponent * sympy.log(base)))
         value, slope = self(base)
         if exponent in (S.Half, -S.Half):
             if _is_square(value):  # of |z - 1|, which is z - 1 on one side alone

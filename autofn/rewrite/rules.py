@@ -471,7 +471,7 @@ def integral_of_normcdf(u: Expr) -> Expr:
 def _log_integral_of_normcdf(u: Expr) -> Expr:
     tail = polynomial(_TAIL_CUT, u**-2, *_INTEGRAL)
     far = -(u**2) / 2 - 2 * log(-u) - log(2 * pi) / 2 + log(tail)
-    # Marked as done by a bound, which here and below is not where it turns: Max has no gradient there.
+    # Marked as done by a bound, here and below not where it turns: Max has no gradient there.
     return Piecewise((far, u < -8), (log(_plain_integral(Max(u, -9))), True), evaluate=False)
 
 
@@ -526,6 +526,26 @@ def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
     return Piecewise((n * (u - log(u)) + log(v), u > _EXP_FROM), (near, True), evaluate=False)
 
 
+def _log_of_phi(u: Expr) -> Expr:
+    """log(phi(1, u)), of which phi(1, u) - 1 is u*phi(2, u)."""
+    near, some = log1p(u * phi(Integer(2), u)), log(phi(Integer(1), Min(u, _EXP_FROM + 1)))
+    return Piecewise((near, Abs(u) < 1), (u - log(u), u > _EXP_FROM), (some, True), evaluate=False)
+
+
+def _log_of_odds(u: Expr, v: Expr) -> Expr:
+    """log(1 + expm1(u)/expm1(v)) of positive u and v."""
+    return softplus(u - v + log1mexp(-u) - log1mexp(-v))
+
+
+def _is_not_bounded(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether U has no bound yet, and takes one: SymPy leaves it out of what is negative."""
+    return not isinstance(found[U], Min) and isinstance(Min(found[U], 1), Min)
+
+
+def _are_positive(found: Bindings, _: frozenset[Symbol]) -> bool:
+    return bool(found[U].is_positive and found[V].is_positive)
+
+
 def _log_of_power(u: Expr, v: Expr) -> Expr:
     # 0**0 is 1, and has no gradient in torch.pow.
     given = sympy.Or(sympy.Ne(u, 0), sympy.Ne(v, 0))
@@ -567,6 +587,15 @@ LOGARITHMS = (
     Rule("log of a normal mass", log(normcdf(U) - normcdf(V)),
          log_normal_mass(U, V, minus(U, V)),
          "the difference cancels, and vanishes", _ABRAMOWITZ, {U: -30.0, V: -31.0}),
+    Rule("log of 1 + a quotient of positive exp - 1", log1p(expm1(U) / expm1(V)),
+         _log_of_odds(U, V), _OVERFLOWS, _MAECHLER, {U: 2000.0, V: 2000.0}, where=_are_positive),
+    Rule("log of 1 + a quotient of exp - 1", log1p(expm1(U) / expm1(V)),
+         Piecewise((_log_of_odds(U, V), (U > 0) & (V > 0)),
+                   (log1p(expm1(Min(U, 1)) / expm1(V)), True), evaluate=False),
+         _OVERFLOWS, _MAECHLER, {U: 2000.0, V: 2000.0}, where=_is_not_bounded),
+    Rule("log of phi_1", log(phi(Integer(1), U)), _log_of_phi(U),
+         "it overflows, and near 0 the logarithm is of what is rounded to 1", _MAECHLER,
+         {U: 1.3e-6}, where=_is_not_bounded),
     Rule("log of v times exp", log(times_exp(V, U)), U + log(V),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 0.3}),
     Rule("log of gamma", log(gamma(U)), loggamma(U), "gamma overflows", _ABRAMOWITZ, {U: 40.0}),
