@@ -264,6 +264,7 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "log1p(U) - log1p(V)": {U: x**2 + 4, V: x**2 + 2},
     "mean_any_root over a factor": {U: x, V: x, C: y + 1},
     "log of 1 + a quotient of positive exp - 1": {U: x**2 + 1, V: x**2 + 2},
+    "exp - 1 over a sum with it": {U: x**2, V: y, C: sympy.Integer(3)},
     "power less 1, over its exponent": {U: x**2 + 4, V: y},
 }
 """What wildcards have to be for a rule to hold."""

@@ -91,6 +91,7 @@ _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
 _OVER_EXP = _NAMED["exp - 1 over exp"]
 _EXP_OVER = _NAMED["exp over exp - 1"]
+_OVER_GROWING = _NAMED["exp - 1 over a sum with it"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 
@@ -124,6 +125,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return quotient
         if (mirrored := _less_exp(node)) is not None:
             return mirrored
+        if (decaying := _over_growing_sum(node)) is not None:
+            return _OVER_GROWING, decaying
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         if found is None and (quotient := _mean_root_over(node, parameters)) is not None:
             return quotient
@@ -449,6 +452,26 @@ def _less_exp(node: Mul) -> tuple[Rule, Expr] | None:
             rule = _OVER_EXP if power > 0 else _EXP_OVER
             others = [each for each in node.args if each not in (head, factor)]
             return rule, Mul(*others, sympy.exp(head.args[0] + power * u), _put(rule, {U: u}))
+    return None
+
+
+def _over_growing_sum(node: Mul) -> Expr | None:
+    """exp(u) - 1 over a sum with multiples of it, u never negative, both divided by exp(u)."""
+    for head, fraction in itertools.permutations(node.args, 2):
+        total, power = fraction.as_base_exp()
+        if not isinstance(head, heads.expm1) or power != -1 or not isinstance(total, Add):
+            continue
+        (u,) = head.args
+        grown = [term for term in total.args if head in Mul.make_args(term)]
+        rest = [term for term in total.args if term not in grown]
+        if not (grown and rest and u.is_nonnegative) or any(
+            each.has(head, sympy.exp(u)) for each in (*rest, *(term / head for term in grown))
+        ):
+            continue
+        fallen = -heads.expm1(-u)
+        below = Add(*(term / head * fallen for term in grown))
+        others = Mul(*(each for each in node.args if each not in (head, fraction)))
+        return others * fallen / (below + Add(*rest) * sympy.exp(-u))
     return None
 
 

@@ -64,6 +64,8 @@ class Finite:
             if leaf.symbol is not None and leaf.name not in domains
         ]
         self._defaults = defaults(definition)
+        self._leaves = {leaf.name for leaf in definition.leaves}
+        self._several = any(len(variant.outputs) > 1 for variant in definition.variants)
         self._looks = 0
         # A run-time number may stretch the input.
         self._levels = (*NEAR, HUGE) if len(definition.leaves) == 1 else (HUGE,)
@@ -192,10 +194,20 @@ class Finite:
 
     def _constant(self, programs: Sequence[Program], name: str, at: Sequence[float]) -> list[bool]:
         """Per output, whether it is the same at all of these, in all the programs."""
-        values = [
-            exact(program, {**self._defaults, name: each}) for program in programs for each in at
-        ]
-        return [_is_constant(column) for column in zip(*values, strict=True)]
+        found = []
+        for directions in self._directions(programs[0]):
+            given = {**self._defaults, **directions}
+            values = [exact(program, {**given, name: each}) for program in programs for each in at]
+            found.append([_is_constant(column) for column in zip(*values, strict=True)])
+        return [all(each) for each in zip(*found, strict=True)]
+
+    def _directions(self, program: Program) -> list[dict[str, float]]:
+        """Gradients of several outputs: all 1, and each alone, beside which another is nothing."""
+        if not self._several:
+            return [{}]
+        others = [each.name for each in program.inputs if each.name not in self._leaves]
+        alone = [{other: float(other == each) for other in others} for each in others]
+        return [{}, *alone]
 
 
 def _remembering(lowered: Callable[[list[Result]], Program]) -> Callable[[list[Result]], Program]:
