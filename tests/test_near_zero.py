@@ -1,11 +1,16 @@
 """Regimes near zero: their polynomials in derivatives and for kernels."""
 
+import mpmath
 import pytest
 import sympy
 from sympy import Expr
 
+from autofn import formula
 from autofn import functions as heads
+from autofn.plan import FIRST_ORDER, plan
+from autofn.rewrite.formats import DOUBLE, SINGLE
 from autofn.rewrite.near_zero import for_kernels, with_regimes
+from autofn.rewrite.simulate import simulated
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -46,3 +51,23 @@ def test_a_multiple_of_a_function_of_a_quotient_has_a_regime() -> None:
     terms = t - heads.times_exp(1 / a, -2 * a * t) / 2 + 2 * heads.times_exp(1 / a, -a * t)
     made = with_regimes((terms - 3 / (2 * a)) / a**2)
     assert float(made.subs({a: 0, t: 0.5})) == pytest.approx(0.125 / 3)
+
+
+def test_logarithms_of_what_is_1_at_zero_keep_their_digits() -> None:
+    @formula
+    def hyperbolic(x):  # type: ignore[no-untyped-def]
+        return sympy.log(sympy.sinh(x) / x)
+
+    @formula
+    def wave(x):  # type: ignore[no-untyped-def]
+        return sympy.log(sympy.sin(x) / x)
+
+    for op, sine in ((hyperbolic, mpmath.sinh), (wave, mpmath.sin)):
+        (variant,) = plan(op.definition, search=FIRST_ORDER).variants
+        kernel = variant.kernels["forward"]
+        for at in (1e-12, 1e-6, -1e-3, 0.02, 0.6, 1.4):
+            with mpmath.workdps(60):
+                want = mpmath.log(sine(mpmath.mpf(at)) / at)
+            for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
+                (got,) = simulated(program or kernel, {"x": at}, form)
+                assert abs(got - want) <= most * abs(want), (op.definition.name, at)

@@ -73,6 +73,8 @@ def with_regimes(node: Basic) -> Basic:
         if limited is not None:
             return limited
     visited = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
+    if isinstance(visited, sympy.log):
+        return _log(visited.args[0])
     if not isinstance(visited, Add):
         return visited
     if visited.has(Piecewise) and (whole := _regimes(node)) != node:
@@ -115,6 +117,19 @@ def _variable(where: Basic) -> Expr:
 def _is_series(node: Basic) -> bool:
     """Whether a regime is one of ours, and not a user's: by the digits of its numbers."""
     return _is_regime(node) and any(c._prec > 53 for c in node.args[0][0].atoms(Float))
+
+
+def _log(expr: Expr) -> Expr:
+    """The logarithm of what may have, or be, a series that is 1 where it begins."""
+    if _is_series(expr):
+        (near, where), (far, _) = expr.args
+        ones = [term for term in Add.make_args(near) if term.is_Float and float(term) == 1]
+        small = heads.log1p(near - ones[0]) if ones else sympy.log(near)
+        return Piecewise((small, where), (sympy.log(far), True), evaluate=False)
+    if isinstance(expr, heads.sinc) and _is_series(rest := with_regimes(expr - 1)):
+        near, where = rest.args[0]
+        return Piecewise((heads.log1p(near), where), (sympy.log(expr), True), evaluate=False)
+    return sympy.log(expr)
 
 
 def _loses_nothing(far: Expr) -> bool:

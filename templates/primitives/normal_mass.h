@@ -65,7 +65,7 @@ AUTOFN_FN double narrow_mean(double mh, double h) {
 }
 
 // Seen from where both ends are above 0, or the nearer to it, `near`, is the lower: the mass is
-// density(base) scale, or 1 - outside where that is below 1; and the densities at both ends over it.
+// density(base) scale, or 1 - outside; and the densities at both ends over it.
 struct NormalMass {
   double middle, base, scale, outside, fall, at_near, at_far;
   bool up, back, narrow;
@@ -96,7 +96,8 @@ template <bool kQuick> AUTOFN_FN NormalMass normal_mass(double u, double v, doub
   const double from_near = mills(std::fabs(near)), from_far = mills(std::fabs(far));
   const double within = from_near - decay * from_far;
 
-  const double density_near = normal_density<kQuick>(near), density_far = normal_density<kQuick>(far);
+  const double density_near = normal_density<kQuick>(near);
+  const double density_far = normal_density<kQuick>(far);
   const double outside = density_near * from_near + density_far * from_far;
 
   const bool beside = near > 0.0;
