@@ -218,8 +218,8 @@ _QUICK: Mapping[str, Callable[..., Any]] = {
         "erf gamma cbrt".split()
     },
     "erfc": _erfc,
-    "floor": lambda x: gmpy2.floor(x) if gmpy2.is_finite(x) else x,
-    "ceil": lambda x: gmpy2.ceil(x) if gmpy2.is_finite(x) else x,
+    "floor": lambda x: gmpy2.rint_floor(x) if gmpy2.is_finite(x) else x,
+    "ceil": lambda x: gmpy2.rint_ceil(x) if gmpy2.is_finite(x) else x,
     "log": _at(0, gmpy2.log, -float("inf")),
     "log1p": _at(-1, gmpy2.log1p, -float("inf")),
     "sign": lambda x: x if gmpy2.is_nan(x) else mpfr(gmpy2.sign(x)),

@@ -275,6 +275,7 @@ def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
             return precise.bounded(number(value) if type(value) in (int, float) else value)
 
         got = precise.evaluated(300, computed)
+        assert isinstance(got, bool | mpmath.mpf | gmpy2.mpfr), type(got)
         with mpmath.mp.workprec(300):
             got, want = precise.wide(got), computed(precise.wide)
             alike = got == want or (mpmath.isnan(got) and mpmath.isnan(want))

@@ -176,6 +176,12 @@ ONCE_WRONG = {
     "an essential singularity": sympy.atan(x) + 1 / (
         sympy.sech(sympy.polygamma(0, x**2 + sympy.Rational(1, 2))) ** 2 + 1
     ),
+    # gmpy2's floor is an integer, which mpmath took to 53 bits
+    "floor in a choice": sympy.cosh(
+        sympy.Min(
+            sympy.acos(sympy.tanh(sympy.cos(x)) / 2), sympy.asin(sympy.tanh(sympy.floor(x)) / 2)
+        )
+    ),
     # SymPy makes a condition of a piece within a condition
     "choice among conditions": sympy.Max(
         0, (sympy.Min(1, x) - 2 * sympy.atanh(sympy.tanh(x) / 2)) * sympy.asin(sympy.tanh(y) / 2)
