@@ -5,7 +5,7 @@ import pytest
 import sympy
 from sympy import Expr
 
-from autofn import formula
+from autofn import Learnable, formula
 from autofn import functions as heads
 from autofn.plan import FIRST_ORDER, plan
 from autofn.rewrite.formats import DOUBLE, SINGLE
@@ -71,3 +71,23 @@ def test_logarithms_of_what_is_1_at_zero_keep_their_digits() -> None:
             for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
                 (got,) = simulated(program or kernel, {"x": at}, form)
                 assert abs(got - want) <= most * abs(want), (op.definition.name, at)
+
+
+def test_derivatives_by_a_scale_do_not_cancel_with_its_inverse() -> None:
+    """Debye's form factor 2*(exp(-x) + x - 1)/x**2, x = (q*r)**2, q not negative."""
+
+    @formula(domain={"q": sympy.Interval(0, sympy.oo)})
+    def polymer(q, r: Learnable = 2.0):  # type: ignore[no-untyped-def]
+        x = (q * r) ** 2
+        return 2 * (sympy.exp(-x) + x - 1) / x**2
+
+    (variant,) = plan(polymer.definition, search=FIRST_ORDER).variants
+    kernel = variant.kernels["backward"]
+    for q, r in ((2.0**-40, 0.25), (2.0**-17, 0.25), (0.125, 2.0), (0.75, 1.0)):
+        with mpmath.workdps(120):
+            x = (mpmath.mpf(q) * r) ** 2
+            slope = -2 * mpmath.expm1(-x) / x**2 - 4 * (mpmath.expm1(-x) + x) / x**3
+            want = slope * 2 * q * q * r
+        for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
+            got = simulated(program or kernel, {"q": q, "r": r, "grad": 1.0}, form)[-1]
+            assert abs(got - want) <= most * abs(want), (q, r)

@@ -67,7 +67,7 @@ def with_regimes(node: Basic) -> Basic:
             or _divided_out(node)
         )
         if limited is not None:
-            return limited
+            return _with_divisors(limited)
     if isinstance(node, heads.power | heads.pow1pm1 | sympy.Pow):
         limited = _limited_power(node)
         if limited is not None:
@@ -95,12 +95,14 @@ def _is_regime(node: Basic) -> bool:
 
 
 def _is_absolute(size: Expr) -> bool:
-    """Whether it is |u|, of which SymPy leaves alone what is positive, or the largest of such."""
+    """Whether it is |u|, of which SymPy leaves out what is not negative, or the largest of such."""
     if isinstance(size, sympy.Max):
         return all(map(_is_absolute, size.args))
     factors = Mul.make_args(size)
     absolute = [isinstance(factor, Abs) for factor in factors]
-    return any(absolute) and all(a or f.is_positive for a, f in zip(absolute, factors, strict=True))
+    return any(absolute) and all(
+        a or f.is_nonnegative for a, f in zip(absolute, factors, strict=True)
+    )
 
 
 def _is_square(size: Expr) -> bool:
@@ -429,6 +431,27 @@ def _limited_at_origin(node: Mul) -> Expr | None:
 
 
 _LENGTH = Symbol("_r", positive=True)
+
+
+def _with_divisors(product: Expr) -> Expr:
+    """A product with a series that has a power of a symbol, of which it is divided: within both
+    branches, so that the derivative by the symbol is not one of the power and its inverse.
+    """
+    regimes = [each for each in Mul.make_args(product) if _is_series(each)]
+    if len(regimes) != 1 or regimes[0] == product:
+        return product
+    (near, where), (far, _) = regimes[0].args
+    multiplied = {each.as_base_exp()[0] for each in Mul.make_args(near)}
+    rest, divisors = S.One, S.One
+    for each in (each for each in Mul.make_args(product) if each is not regimes[0]):
+        base, power = each.as_base_exp()
+        if base.is_Symbol and base in multiplied and power.is_negative:
+            divisors *= each
+        else:
+            rest *= each
+    if divisors == 1:
+        return product
+    return rest * Piecewise((near * divisors, where), (far * divisors, True), evaluate=False)
 
 
 def _divided_out(node: Mul) -> Expr | None:
