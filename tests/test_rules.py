@@ -1155,6 +1155,19 @@ def test_the_logarithm_of_phi_1_neither_overflows_nor_cancels() -> None:
         assert abs(got - want) <= 1e-20 * abs(want)
 
 
+def test_the_slope_of_the_logarithm_of_phi_1_does_not_vanish() -> None:
+    @formula
+    def log_phi(x):  # type: ignore[no-untyped-def]
+        return log((exp(x) - 1) / x)
+
+    (variant,) = plan(log_phi.definition, search=FIRST_ORDER).variants
+    for at in (-1e20, -1e11, -60.0, 60.0, 1e11):
+        (got,) = simulated(variant.kernels["backward"], {"x": at, "grad": 1.0})
+        with mp.workdps(60):
+            want = mp.exp(at) / mp.expm1(at) - 1 / mp.mpf(at)
+        assert abs(got - want) <= 1e-6 * abs(want), at
+
+
 def test_any_way_of_writing_the_logarithm_of_a_mass_is_known() -> None:
     p = Symbol("p", positive=True)
     half = sympy.sqrt(2) / 2

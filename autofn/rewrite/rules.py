@@ -529,7 +529,10 @@ def log_of_times_phi(v: Expr, u: Expr, n: Expr = S.One) -> Expr:
 def _log_of_phi(u: Expr) -> Expr:
     """log(phi(1, u)), of which phi(1, u) - 1 is u*phi(2, u)."""
     near, some = log1p(u * phi(Integer(2), u)), log(phi(Integer(1), Min(u, _EXP_FROM + 1)))
-    return Piecewise((near, Abs(u) < 1), (u - log(u), u > _EXP_FROM), (some, True), evaluate=False)
+    return Piecewise(
+        (near, Abs(u) < 1), (u - log(u), u > _EXP_FROM), (-log(-u), u < -_EXP_FROM), (some, True),
+        evaluate=False,
+    )  # fmt: skip
 
 
 def _log_of_odds(u: Expr, v: Expr) -> Expr:

@@ -34,14 +34,14 @@ AUTOFN_FN double mills(double t) {
 }
 
 // exp(-(y + rest)); rest may be anything where that is 0.
-template <bool kQuick> AUTOFN_FN double mass_decay(double y, double rest) {
-  const double e = kQuick ? quick_decay(y) : autofn::exp(-y);
+template <typename T> AUTOFN_FN double mass_decay(double y, double rest) {
+  const double e = sizeof(T) == 4 ? quick_decay(y) : autofn::exp(-y);
   return y < 800.0 ? std::fma(-e, rest, e) : e;
 }
 
-template <bool kQuick> AUTOFN_FN double normal_density(double t) {
+template <typename T> AUTOFN_FN double normal_density(double t) {
   const double y = 0.5 * t * t;
-  return 0x1.9884533d43651p-2 * mass_decay<kQuick>(y, std::fma(0.5 * t, t, -y));
+  return 0x1.9884533d43651p-2 * mass_decay<T>(y, std::fma(0.5 * t, t, -y));
 }
 
 // What a + b loses in rounding.
@@ -71,7 +71,7 @@ struct NormalMass {
   bool up, back, narrow;
 };
 
-template <bool kQuick> AUTOFN_FN NormalMass normal_mass(double u, double v, double d) {
+template <typename T> AUTOFN_FN NormalMass normal_mass(double u, double v, double d) {
   NormalMass found;
   found.back = d < 0.0;
   const double high = found.back ? v : u, low = found.back ? u : v, width = std::fabs(d);
@@ -82,22 +82,22 @@ template <bool kQuick> AUTOFN_FN NormalMass normal_mass(double u, double v, doub
   found.narrow = width * (middle > 1.0 ? middle : 1.0) < 1.0;
 
   const double part = width * narrow_mean(middle * h, h);
-  const double rise = kQuick ? quick_exp(middle * h) : autofn::exp(middle * h);
-  const double bend = mass_decay<kQuick>(0.5 * h * h, 0.0) / part;
+  const double rise = sizeof(T) == 4 ? quick_exp(middle * h) : autofn::exp(middle * h);
+  const double bend = mass_decay<T>(0.5 * h * h, 0.0) / part;
 
   // (far^2 - near^2) / 2, with what d lost if it is the rounded difference.
   const double lost = (high - low - width) + mass_rest(high, -low);
-  const bool rounded = std::fabs(lost) < (kQuick ? 0x1p-22 : 0x1p-51) * width;
+  const bool rounded = std::fabs(lost) < (sizeof(T) == 4 ? 0x1p-22 : 0x1p-51) * width;
   const double fall = width * middle, twice_rest = mass_rest(high, low);
   double rest = std::fma(width, middle, -fall) + (rounded ? lost * middle : 0.0);
   rest = std::fma(0.5 * width, found.up ? twice_rest : -twice_rest, rest);
   found.fall = fall;
-  const double decay = mass_decay<kQuick>(fall, rest);
+  const double decay = mass_decay<T>(fall, rest);
   const double from_near = mills(std::fabs(near)), from_far = mills(std::fabs(far));
   const double within = from_near - decay * from_far;
 
-  const double density_near = normal_density<kQuick>(near);
-  const double density_far = normal_density<kQuick>(far);
+  const double density_near = normal_density<T>(near);
+  const double density_far = normal_density<T>(far);
   const double outside = density_near * from_near + density_far * from_far;
 
   const bool beside = near > 0.0;
@@ -111,58 +111,33 @@ template <bool kQuick> AUTOFN_FN NormalMass normal_mass(double u, double v, doub
   return found;
 }
 
-template <bool kQuick> AUTOFN_FN double log_normal_mass(double u, double v, double d) {
-  const NormalMass at = normal_mass<kQuick>(u, v, d);
-  const double scale = kQuick ? quick_log(at.scale) : autofn::log(at.scale);
-  const double outside = kQuick ? quick_log1p(-at.outside) : autofn::log1p(-at.outside);
+template <typename T> AUTOFN_FN T log_normal_mass(T u, T v, T d) {
+  const NormalMass at = normal_mass<T>(u, v, d);
+  const double scale = sizeof(T) == 4 ? quick_log(at.scale) : autofn::log(at.scale);
+  const double outside = sizeof(T) == 4 ? quick_log1p(-at.outside) : autofn::log1p(-at.outside);
   const double beside = scale - 0.5 * at.base * at.base - 0x1.d67f1c864beb5p-1;
   const double found = at.narrow | (at.base > 0.0) ? beside : outside;
-  return d >= 0.0 ? found : NAN;
+  return T(d >= 0.0 ? found : NAN);
 }
 
-template <bool kQuick> AUTOFN_FN double normal_mass_upper(double u, double v, double d) {
-  const NormalMass at = normal_mass<kQuick>(u, v, d);
+template <typename T> AUTOFN_FN T normal_mass_upper(T u, T v, T d) {
+  const NormalMass at = normal_mass<T>(u, v, d);
   const double size = at.up != at.back ? at.at_far : at.at_near;
-  return at.back ? -size : size;
+  return T(at.back ? -size : size);
 }
 
-template <bool kQuick> AUTOFN_FN double normal_mass_lower(double u, double v, double d) {
-  const NormalMass at = normal_mass<kQuick>(u, v, d);
+template <typename T> AUTOFN_FN T normal_mass_lower(T u, T v, T d) {
+  const NormalMass at = normal_mass<T>(u, v, d);
   const double size = at.up != at.back ? at.at_near : at.at_far;
-  return at.back ? -size : size;
+  return T(at.back ? -size : size);
 }
 
-template <bool kQuick> AUTOFN_FN double normal_mass_mean(double u, double v, double d) {
-  const NormalMass at = normal_mass<kQuick>(u, v, d);
+template <typename T> AUTOFN_FN T normal_mass_mean(T u, T v, T d) {
+  const NormalMass at = normal_mass<T>(u, v, d);
   // Of no width it is the middle.
   const double turns = at.fall == at.fall ? at.fall : 0.0;
-  const double part = kQuick ? -quick_expm1(-turns) : -autofn::expm1(-turns);
+  const double part = sizeof(T) == 4 ? -quick_expm1(-turns) : -autofn::expm1(-turns);
   const double wide = at.at_near * part;
   const double size = at.narrow & (turns < 0x1p-1000) ? at.middle : wide;
-  return at.up ? size : -size;
-}
-
-AUTOFN_FN double log_normal_mass(double u, double v, double d) {
-  return log_normal_mass<false>(u, v, d);
-}
-AUTOFN_FN float log_normal_mass(float u, float v, float d) {
-  return float(log_normal_mass<true>(u, v, d));
-}
-AUTOFN_FN double normal_mass_upper(double u, double v, double d) {
-  return normal_mass_upper<false>(u, v, d);
-}
-AUTOFN_FN float normal_mass_upper(float u, float v, float d) {
-  return float(normal_mass_upper<true>(u, v, d));
-}
-AUTOFN_FN double normal_mass_lower(double u, double v, double d) {
-  return normal_mass_lower<false>(u, v, d);
-}
-AUTOFN_FN float normal_mass_lower(float u, float v, float d) {
-  return float(normal_mass_lower<true>(u, v, d));
-}
-AUTOFN_FN double normal_mass_mean(double u, double v, double d) {
-  return normal_mass_mean<false>(u, v, d);
-}
-AUTOFN_FN float normal_mass_mean(float u, float v, float d) {
-  return float(normal_mass_mean<true>(u, v, d));
+  return T(at.up ? size : -size);
 }
