@@ -36,7 +36,7 @@ from autofn.model import TENSORS, Definition, Variant
 from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.near_zero import with_regimes
+from autofn.rewrite.near_zero import series, with_regimes
 
 
 def moves(expr: Basic, variables: frozenset[Symbol]) -> bool:
@@ -91,7 +91,12 @@ class Differentiator:
             base, exponent = expr.args  # a number: others are heads by now
             return exponent * base ** (exponent - 1) * self(base, symbol)
         if isinstance(expr, Piecewise):
-            return _piecewise(*((self(value, symbol), where) for value, where in expr.args))
+            first = series(expr)
+            if first is None:
+                return _piecewise(*((self(value, symbol), where) for value, where in expr.args))
+            near = first.slope(self(first.factor, symbol), self(first.u, symbol))
+            (_, where), (far, always) = expr.args
+            return _piecewise((near, where), (self(far, symbol), always))
         if isinstance(expr, Max | Min):
             return Add(
                 *(

@@ -9,6 +9,7 @@ used as well.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 
 import sympy
@@ -156,20 +157,52 @@ def without_series(expr: Expr) -> Expr:
 
 def _flat(node: Piecewise) -> Expr:
     """A regime whose derivative has been taken: its first branch one polynomial again."""
-    (first, where), otherwise = node.args
-    u = _variable(where)
-    found = _as_polynomial(first, u)
+    found = series(node)
     if found is None:
         return node
-    factor, in_t = found
-    polynomial = sympy.Poly(sympy.expand(in_t), T)
-    powers = [(degree, c) for (degree,), c in polynomial.terms()]
-    value, left = powers[0][1], powers[0][0]
-    for degree, coefficient in powers[1:]:
-        value = value * T ** (left - degree) + coefficient
-        left = degree
-    flat = factor * (value * T**left).xreplace({T: u})
-    return Piecewise((flat, where), otherwise, evaluate=False)
+    (_, where), otherwise = node.args
+    return Piecewise((found.expr, where), otherwise, evaluate=False)
+
+
+@dataclass(frozen=True)
+class Series:
+    """A factor times a polynomial, in `T`, of u."""
+
+    factor: Expr
+    in_t: Expr
+    u: Expr
+
+    @property
+    def expr(self) -> Expr:
+        """It by Horner's scheme."""
+        terms = sympy.Poly(sympy.expand(self.in_t), T).terms()
+        (left,), value = terms[0]
+        for (degree,), coefficient in terms[1:]:
+            value = value * T ** (left - degree) + coefficient
+            left = degree
+        return self.factor * (value * T**left).xreplace({T: self.u})
+
+    def slope(self, of_factor: Expr, of_u: Expr) -> Expr:
+        """The derivative, of those of its factor and of u; one polynomial where it can be."""
+        rise = replace(self, factor=self.factor * of_u, in_t=self.in_t.diff(T))
+        if of_factor == 0:
+            return rise.expr
+        if of_u == 0:
+            return replace(self, factor=of_factor).expr
+        ratio = sympy.cancel(self.factor * of_u / (of_factor * self.u))
+        if ratio.is_number:
+            return replace(self, factor=of_factor, in_t=self.in_t + ratio * T * rise.in_t).expr
+        return replace(self, factor=of_factor).expr + rise.expr
+
+
+def series(node: Basic) -> Series | None:
+    """The first branch of a regime, where that is a polynomial of its variable times a factor."""
+    if not _is_regime(node):
+        return None
+    first, where = node.args[0]
+    u = _variable(where)
+    found = _as_polynomial(first, u)
+    return Series(*found, u) if found is not None else None
 
 
 def _as_polynomial(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
@@ -184,14 +217,30 @@ def _as_polynomial(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
 def _in_variable(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
     """A polynomial factor, and what is left of an expression as a function of u, in `T`.
 
-    u may be a multiple of a symbol, which is in the expression by itself too.
+    u may be a multiple of a symbol, or of a sum, which is in the expression by itself too.
     """
     in_t = expr.xreplace({u: T})
     if in_t.free_symbols == {T}:
         return S.One, in_t
+    for total in (each for each in Mul.make_args(u) if isinstance(each, Add)):
+        dummy = sympy.Dummy("d", real=True)
+        known = {total: dummy, -total: -dummy}
+        found = _by_symbol(expr.xreplace(known), u.xreplace(known))
+        if found is not None:
+            return found[0].xreplace({dummy: total}), found[1]
+    return _by_symbol(expr, u)
+
+
+def _by_symbol(expr: Expr, u: Expr) -> tuple[Expr, Expr] | None:
     for x in sorted(u.free_symbols, key=lambda symbol: symbol.name):
         scaled = _scaled(expr, x, u)
-        if scaled is None or terms_at_most(scaled) > EXPANDED:
+        if scaled is None:
+            continue
+        factor, in_t = scaled.as_independent(T, as_Add=False)
+        if in_t.free_symbols == {T} and _divides_no_more(factor, u):
+            number, in_t = sympy.factor_terms(sympy.expand(in_t)).as_independent(T, as_Add=False)
+            return number * factor, in_t
+        if terms_at_most(scaled) > EXPANDED:
             continue
         if may_be_product(scaled):
             product = sympy.factor_terms(sympy.expand(scaled))
