@@ -37,6 +37,7 @@ from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.near_zero import series, with_regimes
+from autofn.rewrite.within import chosen, known_in, settled, unbounded
 
 
 def moves(expr: Basic, variables: frozenset[Symbol]) -> bool:
@@ -91,12 +92,7 @@ class Differentiator:
             base, exponent = expr.args  # a number: others are heads by now
             return exponent * base ** (exponent - 1) * self(base, symbol)
         if isinstance(expr, Piecewise):
-            first = series(expr)
-            if first is None:
-                return _piecewise(*((self(value, symbol), where) for value, where in expr.args))
-            near = first.slope(self(first.factor, symbol), self(first.u, symbol))
-            (_, where), (far, always) = expr.args
-            return _piecewise((near, where), (self(far, symbol), always))
+            return self._of_branches(expr, symbol)
         if isinstance(expr, Max | Min):
             return Add(
                 *(
@@ -117,6 +113,17 @@ class Differentiator:
                 if by != 0:
                     terms.append(partial * by)
         return Add(*terms)
+
+    def _of_branches(self, expr: Piecewise, symbol: Symbol) -> Expr:
+        first = series(expr)
+        branches: list[tuple[Expr, Basic]] = []
+        for (value, where), known in zip(expr.args, known_in(expr), strict=True):
+            if first is not None and not branches:
+                slope = first.slope(self(first.factor, symbol), self(first.u, symbol))
+            else:
+                slope = chosen(self(unbounded(value, known), symbol), known)
+            branches.append((slope, where))
+        return _piecewise(*branches)
 
     def _times(self, power: Expr, symbol: Symbol) -> Expr | None:
         """k where a power's base is v * symbol**k, and its derivative is k/symbol times itself.
@@ -395,5 +402,5 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
 
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
-    tidied = compact(recognise(elementary(derivative), parameters))
-    return with_regimes(recognise(tidied, parameters))
+    tidied = compact(settled(recognise(elementary(derivative), parameters)))
+    return with_regimes(settled(recognise(tidied, parameters)))

@@ -168,7 +168,13 @@ def _power_partials(b: Expr, e: Expr) -> tuple[Expr, ...]:
     by_exponent: Expr = heads.power(b, e) * sympy.log(b)
     if not e.is_nonzero:
         by_base = Piecewise((S.Zero, sympy.Eq(e, 0)), (by_base, True))
-    if not b.is_nonzero:
+    if isinstance(b, Piecewise):
+        # The same power, of what it is of here: one condition on all of b would be long.
+        whole = heads.power(b, e)
+        pieces = ((_power_partials(u, e)[1].xreplace({heads.power(u, e): whole}), where)
+                  for u, where in b.args)  # fmt: skip
+        by_exponent = Piecewise(*pieces, evaluate=False)
+    elif not b.is_nonzero:
         by_exponent = Piecewise((S.Zero, sympy.Eq(b, 0) & (e >= 0)), (by_exponent, True))
     return by_base, by_exponent
 

@@ -72,7 +72,7 @@ def pairs(rule: Rule) -> Iterator[dict[Symbol, Expr]]:
 
 def value(expr: Expr, at: dict[Symbol, Expr]) -> mpmath.mpf | None:
     number = expr.xreplace(at).doit().evalf(30)
-    if not number.is_number or not number.is_real or not number.is_finite:
+    if not number.is_Number or not number.is_real or not number.is_finite:
         return None
     return mp.mpf(str(number))
 
@@ -1153,6 +1153,78 @@ def test_the_logarithm_of_phi_1_neither_overflows_nor_cancels() -> None:
             want = mp.log(mp.expm1(mp.mpf(at)) / at)
             got = value(found, {x: sympy.Float(at, 40)})
         assert abs(got - want) <= 1e-20 * abs(want)
+
+
+@pytest.mark.parametrize("written", ["share", "inverse", "mirror", "sum"])
+def test_run_time_powers_over_their_sums_neither_overflow_nor_cancel(written: str) -> None:
+    """Hill's function; its slope by the exponent cancels as the quotient rule gives it."""
+
+    def hill(x: Expr, k: Expr, n: Expr) -> Expr:
+        return {
+            "share": x**n / (k**n + x**n),
+            "inverse": 1 / (1 + (k / x) ** n),
+            "mirror": 1 - k**n / (k**n + x**n),
+            "sum": log(1 + (x / k) ** n),
+        }[written]
+
+    @formula
+    def response(x, k: Learnable = 2.0, n: Learnable = 2.0):  # type: ignore[no-untyped-def]
+        return hill(x, k, n)
+
+    (variant,) = plan(response.definition, search=FIRST_ORDER).variants
+    symbols = sympy.symbols("x k n", positive=True)
+    truth = hill(*symbols)
+    for x, n in itertools.product((1e-30, 0.5, 2.0, 3.0, 800.0, 1e30), (1.0, 4.0, 30.0)):
+        point = {"x": x, "k": 2.0, "n": n}
+        at = {s: sympy.Float(point[s.name], 400) for s in symbols}
+        (value,) = simulated(variant.kernels["forward"], point)
+        slopes = simulated(variant.kernels["backward"], {**point, "grad": 1.0})
+        wanted = [truth, *(truth.diff(s) for s in symbols)]
+        for got, expr in zip((value, *slopes), wanted, strict=True):
+            want = expr.subs(at).evalf(400)
+            assert abs(got - want) <= 1e-6 * (10 + n) * abs(want) + 1e-45, (written, point)
+
+
+EXPONENTIALS = {
+    "log of 1 and more": lambda x, q: log(1 + q * exp(x)),
+    "log of a share": lambda x, q: -log(q + (1 - q) * exp(-x)),
+    "log of two": lambda x, q: log(q * exp(x) + (q + 1) * exp(-2 * x)),
+    "log of a difference": lambda x, q: log(exp(q * x + 3000) - exp(x)),
+    "inverse root": lambda x, q: 1 / sympy.sqrt(1 + q * exp(-x)),
+    "Richards": lambda x, q: (1 + q * exp(-x)) ** (-q),
+}
+
+
+@pytest.mark.parametrize("name", EXPONENTIALS)
+def test_sums_with_multiples_of_exponentials_do_not_overflow(name: str) -> None:
+    """Of a multiple whose sign is not known, so that it is no logarithm's exponential."""
+    written = EXPONENTIALS[name]
+
+    @formula
+    def response(x, q: Learnable = 0.5):  # type: ignore[no-untyped-def]
+        return written(x, q)
+
+    (variant,) = plan(response.definition).variants
+    x, q = sympy.symbols("x q", real=True)
+    truth = written(x, q)
+    for value, share in itertools.product((-800.0, -95.0, -3.0, 0.7, 40.0, 1000.0), (0.02, 0.7)):
+        point = {"x": value, "q": share}
+        at = {
+            x: sympy.Float(value, 900),
+            q: sympy.Float(struct.unpack("f", struct.pack("f", share))[0], 900),
+        }
+        point["q"] = float(at[q])
+        (got,) = simulated(variant.kernels["forward"], point)
+        slopes = simulated(variant.kernels["backward"], {**point, "grad": 1.0})
+        bent = simulated(
+            variant.kernels["double_backward"], {**point, "grad": 1.0, "_d_x": 1.0, "_d_q": 0.0}
+        )
+        names = [output.name for output in variant.kernels["double_backward"].outputs]
+        second = bent[names.index("x")]
+        wanted = (truth, truth.diff(x), truth.diff(q), truth.diff(x, 2))
+        for number, expr in zip((got, *slopes, second), wanted, strict=True):
+            want = expr.subs(at).evalf(900)
+            assert abs(number - want) <= 1e-5 * abs(want) + 1e-44, (name, expr, point)
 
 
 def test_the_slope_of_the_logarithm_of_phi_1_does_not_vanish() -> None:

@@ -189,23 +189,25 @@ def _with_one(program: Program, one: int, other: int, told: list[_Fact]) -> Prog
     together = added(nodes[one].op, tuple(args), nodes[one].n)
 
     instead = {one: together, other: together}
-    for k, node in enumerate(program.nodes):
-        args = [instead.get(arg, arg) for arg in node.args]
-        if node.op == "select" and args[1] == args[2]:
-            instead[k] = args[1]
     wanted = [tuple(instead.get(arg, arg) for arg in node.args) for node in nodes]
     count = len(program.nodes)
     places = [*range(count), *[max(one, other)] * (len(nodes) - count)]
     order = _order(wanted, places)
     if order is None:
         return None
-    at = {old: new for new, old in enumerate(order)}
-    ordered = [nodes[old].of(tuple(at[arg] for arg in wanted[old])) for old in order]
+    ordered: dict[Node, int] = {}
+    at: dict[int, int] = {}
+    for old in order:
+        node = nodes[old].of(tuple(at[arg] for arg in wanted[old]))
+        if node.op == "select" and node.args[1] == node.args[2]:
+            at[old] = node.args[1]
+        else:
+            at[old] = ordered.setdefault(node, len(ordered))
     outputs = [
         replace(each, node=None if each.node is None else at[instead.get(each.node, each.node)])
         for each in program.outputs
     ]
-    found = pruned(program.inputs, ordered, outputs)
+    found = pruned(program.inputs, list(ordered), outputs)
     return replace(program, nodes=found.nodes, outputs=found.outputs)
 
 

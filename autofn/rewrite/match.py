@@ -33,12 +33,16 @@ from autofn.rewrite.rules import (
     U,
     V,
     exp_less_exp,
+    is_at_most_1,
+    lesser_power,
     log1mexp_of_exp,
     log_of_times_expm1,
     log_of_times_phi,
     log_of_times_sinh,
+    log_with_exp,
     logarithmic_mean,
     mean_root_over,
+    power_with_exp,
     vanishes_with,
     varies,
     with_positive,
@@ -85,12 +89,16 @@ _OF_ODDS = [
     _NAMED["log of 1 + a quotient of positive exp - 1"],
     _NAMED["log of 1 + a quotient of exp - 1"],
 ]
+_LOG_WITH_EXP = _NAMED["log of a sum with a multiple of exp"]
+_RUN_TIME = _NAMED["power known at run time"]
+_POWER_WITH_EXP = _NAMED["power of 1 + a multiple of exp"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
 _OVER_EXP = _NAMED["exp - 1 over exp"]
 _EXP_OVER = _NAMED["exp over exp - 1"]
+_POWER_OVER = _NAMED["power over a sum with it"]
 _OVER_GROWING = _NAMED["exp - 1 over a sum with it"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
@@ -123,6 +131,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _OVER_SINE, angle
         if (quotient := _difference_quotient(node, parameters)) is not None:
             return quotient
+        if (share := _power_times_lesser(node)) is not None:
+            return _POWER_OVER, share
         if (mirrored := _less_exp(node)) is not None:
             return mirrored
         if (decaying := _over_growing_sum(node)) is not None:
@@ -139,7 +149,11 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return (_ROOT_OF_EXP if root.has(sympy.exp) else _ROOT), root
         if node.exp.is_Rational and node.exp.q == 3:
             return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
-        return _first(POWERS, lambda rule: _in_power(rule, node, parameters))
+        found = _first(POWERS, lambda rule: _in_power(rule, node, parameters))
+        if found is None or found[0] is _RUN_TIME:
+            power = _power_with_exp(node, parameters)
+            return found if power is None else (_POWER_WITH_EXP, power)
+        return found
     if isinstance(node, sympy.log):
         if (logs := _logs_of_factors(node.args[0])) is not None:
             return logs
@@ -153,6 +167,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return parts
         if found is None and (sum_of_exps := _log_of_sum(node.args[0])) is not None:
             return _SUM_OF_EXPS, sum_of_exps
+        if found is None and (parted := _log_with_exp(node.args[0], parameters)) is not None:
+            return _LOG_WITH_EXP, parted
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
@@ -326,6 +342,59 @@ def _logs_of_factors(node: Expr) -> tuple[Rule, Expr] | None:
     return (rules[0], Add(sympy.log(Mul(*left)), *logs)) if rules else None
 
 
+def _log_with_exp(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    """log(c + v*exp(u)) of a v of either sign; and with another exp in c's place."""
+    terms = node.args if isinstance(node, Add) else ()
+    exps = [parts for term in terms if (parts := _times_exp_of(term)) is not None]
+    if (apart := _exps_in_regimes(node)) is not None:
+        exps = [(apart[0], S.One), (apart[1], -S.One)]
+    if len(exps) == 2 and (apart is not None or len(terms) == 2):
+        (u, v), (w, c) = sorted(exps, key=lambda each: bool(each[1].could_extract_minus_sign()))
+        if v == -c:
+            return u + heads.log1mexp(w - u) + sympy.log(v)
+        if (u - w).has(sympy.Min) or (v.is_positive and c.is_positive):
+            return None
+        near, far = log_with_exp(u - w, v, c).args
+        return sympy.Piecewise((w + near[0], near[1]), (w + far[0], True), evaluate=False)
+    found = _with_exp(node, parameters)
+    if found is None or (found[1].is_positive and found[2].is_positive):
+        return None
+    return log_with_exp(*found)
+
+
+def _with_exp(node: Expr, parameters: frozenset[Symbol]) -> tuple[Expr, Expr, Expr] | None:
+    """u, v and c of c + v*exp(u)."""
+    if not isinstance(node, Add):
+        return None
+    exps = [(term, *parts) for term in node.args if (parts := _times_exp_of(term)) is not None]
+    if len(exps) != 1 or not varies(exps[0][1], parameters) or exps[0][1].has(sympy.Min):
+        return None
+    ((term, u, v),) = exps
+    return u, v, node - term
+
+
+def _power_with_exp(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
+    """(c + v*exp(u))**n of a number c, but (1 + nu*exp(-x))**(-1/nu), which has a limit at 0."""
+    found = None if node.exp.is_Integer else _with_exp(node.base, parameters)
+    if found is None or not found[2].is_number:
+        return None
+    if trees.symbols(found[1]) & sympy.fraction(node.exp)[1].free_symbols:
+        return None
+    return power_with_exp(*found, node.exp)
+
+
+def _times_exp_of(term: Expr) -> tuple[Expr, Expr] | None:
+    """u and v of v*exp(u)."""
+    factors = Mul.make_args(term)
+    for factor in factors:
+        others = [each for each in factors if each is not factor]
+        if isinstance(factor, sympy.exp):
+            return factor.args[0], Mul(*others)
+        if isinstance(factor, heads.times_exp):
+            return factor.args[1], Mul(factor.args[0], *others)
+    return None
+
+
 def _log_of_sum(node: Expr) -> Expr | None:
     """The logarithm of a sum of positive terms, exp or cosh in each but for a constant."""
     if not isinstance(node, Add):
@@ -387,6 +456,20 @@ def _difference_quotient(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule
             others = (each for each in node.args if each not in (head, fraction))
             rest = base ** (power - sign) * d ** (exponent + sign)
             return rule, Mul(*others) * rest * (value / multiple) ** sign
+    return None
+
+
+def _power_times_lesser(node: Mul) -> Expr | None:
+    """A power over its sum with others, of which the sum is in two branches already."""
+    for branches, whole in itertools.permutations(node.args, 2):
+        if not (isinstance(branches, sympy.Piecewise) and isinstance(whole, heads.power)):
+            continue
+        u, n = whole.args
+        (near, small), (far, always) = branches.args[0], branches.args[-1]
+        t = lesser_power(u, n, small)
+        if len(branches.args) == 2 and small == is_at_most_1(u, n) and branches.has(t):
+            share = sympy.Piecewise((near * t, small), (far / t, always), evaluate=False)
+            return node.func(*(each for each in node.args if each not in (branches, whole)), share)
     return None
 
 
@@ -575,16 +658,34 @@ def _with_mean_root_of_sum(node: Add) -> tuple[Rule, Expr] | None:
 
 def _whole_less_part(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     """m*(1 - u/(u + v)) in a sum as m*v/(u + v)."""
-    for term, other in _over(node, S.One):
-        ratio = -term / other
-        for factor in Mul.make_args(ratio):
-            whole, power = factor.as_base_exp()
-            if power != -1 or not isinstance(whole, Add):
-                continue
-            found = {U: ratio * whole, V: whole}
-            if _holds(_PART_OF_WHOLE, found, parameters):
-                left = [each for each in node.args if each not in (term, other)]
-                return Add(*left, other * _put(_PART_OF_WHOLE, found))
+    branched = [each for each in node.args if any(map(_is_piecewise, Mul.make_args(each)))]
+    others = itertools.product(branched, (each for each in node.args if each not in branched))
+    for term, other in itertools.chain(_over(node, S.One), others):
+        rest = _less_part(-term / other, parameters)
+        if rest is not None:
+            left = [each for each in node.args if each not in (term, other)]
+            return Add(*left, other * rest)
+    return None
+
+
+def _is_piecewise(expr: Expr) -> bool:
+    return isinstance(expr, sympy.Piecewise)
+
+
+def _less_part(ratio: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    """1 - u/(u + v) as v/(u + v); in each branch of one, if all are such."""
+    for factor in Mul.make_args(ratio):
+        if _is_piecewise(factor):
+            others = Mul(*(each for each in Mul.make_args(ratio) if each is not factor))
+            rests = [(_less_part(others * part, parameters), where) for part, where in factor.args]
+            if all(rest is not None for rest, _ in rests):
+                return sympy.Piecewise(*rests, evaluate=False)
+        whole, power = factor.as_base_exp()
+        if power != -1 or not isinstance(whole, Add):
+            continue
+        found = {U: ratio * whole, V: whole}
+        if _holds(_PART_OF_WHOLE, found, parameters):
+            return _put(_PART_OF_WHOLE, found)
     return None
 
 

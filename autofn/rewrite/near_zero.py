@@ -22,6 +22,7 @@ from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import SINGLE, coefficients, linear, terms_below
 from autofn.rewrite.removable import divided_out, is_same, may_be_product
+from autofn.rewrite.within import unbounded
 
 RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
 """Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
@@ -65,6 +66,7 @@ def with_regimes(node: Basic) -> Basic:
             or _limited_by_term(node)
             or _limited_over_symbol(node)
             or _limited_by_exponent(node)
+            or _limited_in_branch(node)
             or _divided_out(node)
         )
         if limited is not None:
@@ -608,6 +610,21 @@ def _limited_by_term(node: Mul) -> Expr | None:
         if any(each is not None for each in limited):
             kept = (with_regimes(term) for term in terms)
             return Add(*(a if a is not None else b for a, b in zip(limited, kept, strict=True)))
+    return None
+
+
+def _limited_in_branch(node: Mul) -> Expr | None:
+    """log(1 + q*exp(x))/q of a logarithm in two branches, the first of which has a limit."""
+    for factor in node.args:
+        if not (isinstance(factor, Piecewise) and isinstance(factor.args[0][0], heads.log1p)):
+            continue
+        (near, where), *rest = factor.args
+        small = unbounded(near, frozenset({where}))
+        others = Mul(*(each for each in node.args if each is not factor))
+        limited = with_regimes(others * small)
+        if small != near and limited.has(Piecewise):
+            branches = ((with_regimes(others * value), where) for value, where in rest)
+            return Piecewise((limited, where), *branches, evaluate=False)
     return None
 
 

@@ -47,6 +47,7 @@ from sympy import (
     tan,
     tanh,
 )
+from sympy.core.relational import Relational
 
 from autofn import trees
 from autofn.compact import LIMIT
@@ -103,6 +104,8 @@ class minus(sympy.Function):  # type: ignore[misc]
     def eval(cls, u: Expr, v: Expr) -> Expr | None:
         if {u, v} == {U, V}:
             return None
+        if isinstance(u, Add) and v in u.args:
+            return u - v
         whole = {each: each.args[0] * exp(each.args[1]) for each in (u - v).atoms(times_exp)}
         out = sympy.expand_mul((u - v).xreplace(whole))
         common = sympy.factor_terms(out) if isinstance(out, Add) else out
@@ -165,6 +168,8 @@ _PYTORCH = "the definition of PyTorch's function"
 
 _OVERFLOWS = "exp overflows where the result does not"
 _CANCELS = "the difference cancels"
+_POWERS = "the power overflows where the result, or its derivative, does not"
+_HILL = "Hill, The possible effects of the aggregation of the molecules of haemoglobin"
 
 
 def _signed_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
@@ -535,6 +540,28 @@ def _log_of_phi(u: Expr) -> Expr:
     )  # fmt: skip
 
 
+def log_with_exp(u: Expr, v: Expr, c: Expr) -> Expr:
+    """log(c + v*exp(u)) of a v of either sign, which may be small where exp(u) is large."""
+    near, is_near = log(c + Min(v * exp(u), 2 * _HUGE)), v * exp(u) < _HUGE
+    far = u + log(v) + log1p(c * exp(-u) / v)
+    if sympy.expand_mul(c + v) != 1:
+        return Piecewise((near, is_near), (far, True), evaluate=False)
+    beside = log1p(v * expm1(u))
+    return Piecewise((beside, Abs(u) < 1), (near, is_near), (far, True), evaluate=False)
+
+
+def power_with_exp(u: Expr, v: Expr, c: Expr, n: Expr) -> Expr:
+    """(c + v*exp(u))**n of a number c"""
+    near = (c + Min(v * exp(u), 2 * _HUGE * Abs(c))) ** n
+    far = v**n * exp(n * u) * (1 + n * c * exp(-u) / v)
+    return Piecewise((near, v * exp(u) < _HUGE * Abs(c)), (far, True), evaluate=False)
+
+
+_HUGE = Integer(2) ** 30
+"""The square of its inverse is nothing in double, its square and cube finite in single precision.
+"""
+
+
 def _log_of_odds(u: Expr, v: Expr) -> Expr:
     """log(1 + expm1(u)/expm1(v)) of positive u and v."""
     return softplus(u - v + log1mexp(-u) - log1mexp(-v))
@@ -553,6 +580,53 @@ def _log_of_power(u: Expr, v: Expr) -> Expr:
     # 0**0 is 1, and has no gradient in torch.pow.
     given = sympy.Or(sympy.Ne(u, 0), sympy.Ne(v, 0))
     return Piecewise((xlogy(v, Abs(u)), given), (0, True), evaluate=False)
+
+
+def lesser_power(u: Expr, n: Expr, small: Relational) -> Expr:
+    """power(u, n), or its inverse, of which `small` says which is at most 1.
+
+    One power, not that of either branch: its argument is chosen. It marks what is done, too.
+    """
+    return power(Piecewise((u, small), (1 / u, True), evaluate=False), n)
+
+
+def is_at_most_1(u: Expr, n: Expr) -> Relational:
+    return sympy.Le(n * (Abs(u) - 1), 0)
+
+
+def _power_over_powers(u: Expr, v: Expr, n: Expr) -> Expr:
+    """power(u, n)/(power(u, n) + power(v, n))"""
+    small = sympy.Le(n * (Abs(u) - Abs(v)), 0)
+    t = power(Piecewise((ratio(u, v), small), (ratio(v, u), True), evaluate=False), n)
+    return Piecewise((t / (1 + t), small), (1 / (1 + t), True), evaluate=False)
+
+
+def _power_over_sum(u: Expr, n: Expr, c: Expr) -> Expr:
+    """power(u, n)/(c + power(u, n))"""
+    small = is_at_most_1(u, n)
+    t = lesser_power(u, n, small)
+    return Piecewise((t / (c + t), small), (1 / (1 + c * t), True), evaluate=False)
+
+
+def _over_power(u: Expr, n: Expr, c: Expr) -> Expr:
+    """1/(c + power(u, n))"""
+    small = is_at_most_1(u, n)
+    t = lesser_power(u, n, small)
+    return Piecewise((1 / (c + t), small), (t / (1 + c * t), True), evaluate=False)
+
+
+def _log_with_power(u: Expr, n: Expr, c: Expr) -> Expr:
+    """log(c + power(u, n))"""
+    small = is_at_most_1(u, n)
+    t = lesser_power(u, n, small)
+    far = log(1 + c * t) + n * log(Abs(u))
+    return Piecewise((log(c + t), small), (far, True), evaluate=False)
+
+
+def _is_of_no_lesser_power(found: Bindings, _: frozenset[Symbol]) -> bool:
+    """Whether it is not done yet, and there is no other power to compare it with."""
+    others = found[C].atoms(power) if not found[C].is_Symbol else ()
+    return not found[U].has(Piecewise) and all(each.args[1] != found[V] for each in others)
 
 
 def _log_of_sides(u: Expr, v: Expr) -> Expr:
@@ -634,6 +708,8 @@ LOGARITHMS = (
     Rule("log of cosh", log(cosh(U)), logcosh(U),
          "cosh overflows, and is 1 near 0", _HERBIE, {U: 1e-3}),
     Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
+    Rule("log of a sum with a power", log(C + power(U, V)), _log_with_power(U, V, C),
+         _POWERS, _HILL, {U: 1e20, V: 4.0, C: 1.0}, where=_is_of_no_lesser_power),
     Rule("log of an inverse", log(1 / U), -log(U), "the inverse overflows", _PYTENSOR, {U: 1e-40}),
     Rule("log of exp - 1", log(expm1(U)), U + log1mexp(-U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
     Rule("log of a sum of exps", log(exp(U) + exp(V)), logaddexp(U, V),
@@ -962,6 +1038,11 @@ def _is_of_run_time_exponent(found: Bindings, _: frozenset[Symbol]) -> bool:
 
 
 PRODUCTS = (
+    Rule("power over a sum with another", power(U, C) / (power(U, C) + power(V, C)),
+         _power_over_powers(U, V, C), _POWERS, _HILL, {U: 1e20, V: 1e19, C: 4.0}),
+    Rule("power over a sum with it", power(U, V) / (C + power(U, V)),
+         _power_over_sum(U, V, C), _POWERS, _HILL, {U: 1e20, V: 4.0, C: 1.0},
+         where=_is_of_no_lesser_power),
     Rule("exp times sigmoid", exp(U) * sigmoid(-U), sigmoid(U), _OVERFLOWS, _HERBIE, {U: 100.0}),
     Rule("sigmoid over its mirror", sigmoid(U) / sigmoid(-U), exp(U),
          "one function", _PYTENSOR, {}),
@@ -1036,6 +1117,8 @@ PRODUCTS = (
 )  # fmt: skip
 
 POWERS = (
+    Rule("1 over a sum with a power", 1 / (C + power(U, V)), _over_power(U, V, C),
+         _POWERS, _HILL, {U: 4.5e9, V: 4.0, C: 1.0}, where=_is_of_no_lesser_power),
     Rule("1 over 1 + exp", 1 / (1 + exp(U)), sigmoid(-U),
          _OVERFLOWS, _HERBIE, {U: 89.5}),
     Rule("1 over cosh**2", cosh(U) ** -2, sech2(U), "cosh**2 overflows", _ABRAMOWITZ, {U: 50.0}),
@@ -1052,6 +1135,14 @@ POWERS = (
          where=lambda found, _: found[C].is_number and not found[V].is_number),
     Rule("power known at run time", _raw(sympy.Pow, U, V), power(U, V),
          "gradients at 0 as torch.pow has them", _PYTORCH, {}, where=_is_run_time),
+)  # fmt: skip
+
+WITH_EXP = (
+    Rule("log of a sum with a multiple of exp", log(C + V * exp(U)), log_with_exp(U, V, C),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3, C: 0.7}),
+    Rule("power of 1 + a multiple of exp", 1 / sqrt(1 + V * exp(U)),
+         power_with_exp(U, V, S.One, -S.Half),
+         "exp overflows where the result, or its slope, does not", _MAECHLER, {U: 100.0, V: 0.3}),
 )  # fmt: skip
 
 REMOVABLE = (
@@ -1123,5 +1214,6 @@ ROOTS = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *REMOVABLE, *QUOTIENTS, *ROOTS, *NAMES,
+    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *WITH_EXP, *REMOVABLE, *QUOTIENTS, *ROOTS,
+    *NAMES,
 )  # fmt: skip
