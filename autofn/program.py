@@ -515,21 +515,22 @@ class _Lowering:
 
     def _tail(self, product: Mul) -> int | None:
         """A product v * f(u) whose f may be subnormal, or 0, where the product is not."""
-        found: tuple[int, Expr, Expr, Expr] | None = None
+        found: tuple[int, Expr, Expr] | None = None
         factors = self._flattened(product)
-        for factor in factors:
+        for k, factor in enumerate(factors):
             coefficient, head = self._definitions.get(factor, factor).as_coeff_Mul()
             rank = list(_TAILS).index(type(head)) if type(head) in _TAILS else None
             if rank is None or (found is not None and found[0] <= rank):
                 continue
             if isinstance(head, choose) and self._power_of_decay(head) is None:
                 continue
-            rest = Mul(coefficient, *(f for f in factors if f is not factor))
+            # It may be there more than once, from two of the products that were taken apart.
+            rest = Mul(coefficient, *factors[:k], *factors[k + 1 :])
             if rest.free_symbols:
-                found = rank, head, rest, factor
+                found = rank, head, rest
         if found is None:
             return None
-        _, head, rest, _ = found
+        _, head, rest = found
         u = head.args[0]
         if isinstance(head, choose):
             u = Mul(self._power_of_decay(head), u)

@@ -366,3 +366,24 @@ def test_what_is_tried_again_in_double_is_not_taken_for_0_before() -> None:
     (variant,) = plan(rate.definition, search=("forward",)).variants
     (value,) = simulated(variant.kernels["forward"], {"v": -1000.0, "n": 0.3})
     assert value == pytest.approx(-0.3 * math.exp(935 / 80) / 8, rel=1e-6)
+
+
+def test_a_factor_that_two_shared_products_have_counts_twice() -> None:
+    """Its sigmoid comes last in a product of kernels, taken out of those that have it: once."""
+
+    @formula
+    def poly_focal(x, y, gamma: float = 2.0):  # type: ignore[no-untyped-def]
+        p = 1 / (1 + sympy.exp(-x))
+        right = y * p + (1 - y) * (1 - p)
+        return (1 - right) ** (gamma + 1) - (1 - right) ** gamma * sympy.log(right)
+
+    (variant,) = plan(poly_focal.definition, search=()).variants
+    double = variant.kernels["double_backward"]
+    names = [output.name for output in double.outputs]
+    for x, y, want in (
+        (-3.0, 0.0, 0.0017515184),
+        (1.0, 0.0, 0.4763487271),
+        (1.0, 1.0, 0.192725293),
+    ):
+        point = {"x": x, "y": y, "gamma": 2.0, "grad": 1.0, "_d_x": 1.0, "_d_y": 0.0}
+        assert simulated(double, point)[names.index("x")] == pytest.approx(want, rel=1e-5)
