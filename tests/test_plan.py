@@ -11,7 +11,7 @@ from sympy import Abs, Max, Symbol, exp, log, sin, sqrt, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
-from autofn.plan import Plan, kernels, plan
+from autofn.plan import FIRST_ORDER, Plan, kernels, plan
 from autofn.program import CHANNEL, ELEMENT, Program
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import exact
@@ -387,3 +387,20 @@ def test_a_factor_that_two_shared_products_have_counts_twice() -> None:
     ):
         point = {"x": x, "y": y, "gamma": 2.0, "grad": 1.0, "_d_x": 1.0, "_d_y": 0.0}
         assert simulated(double, point)[names.index("x")] == pytest.approx(want, rel=1e-5)
+
+
+def test_a_first_try_is_in_doubt_where_a_logarithm_is_of_little() -> None:
+    """Of 1 + y*(exp(x) - 1), which at the label 1 has as many digits as exp(x) beside 1."""
+
+    @formula
+    def poly_loss(x, y):  # type: ignore[no-untyped-def]
+        p = 1 / (1 + sympy.exp(-x))
+        right = y * p + (1 - y) * (1 - p)
+        return 1 - right - sympy.log(right)
+
+    (variant,) = plan(poly_loss.definition, search=FIRST_ORDER).variants
+    forward = variant.kernels["forward"]
+    for x in (-36.0, -30.0, -24.0):
+        for program in filter(None, (forward, forward.first)):
+            (got,) = simulated(program, {"x": x, "y": 1.0})
+            assert math.isnan(got) if program is forward.first else got == pytest.approx(1 - x)

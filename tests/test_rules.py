@@ -104,7 +104,7 @@ def mutations(expr: Expr) -> Iterator[Expr]:
 
 
 EVEN = {
-    "log of a product with cosh",
+    "log of a product with cosh", "log of sech**2", "log of a product with sech**2",
     "log of cosh", "1 - sech**2", "1 - tanh**2", "1 - cos", "1 + cos", "cosh - 1", "1 - cos**2",
     "1 - sin**2",
     "root - its value at 0", "u times its sign", "1 over cosh**2", "sin over its argument", "sinc",

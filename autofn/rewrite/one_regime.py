@@ -11,9 +11,11 @@ import itertools
 import random
 from collections.abc import Callable, Iterable, Iterator
 
+import sympy
 from mpmath import mp
 from sympy import Abs, Basic, Expr, Piecewise, Rational, S
 
+from autofn import functions as heads
 from autofn import trees
 from autofn.program import Program, Result
 from autofn.rewrite.formats import EXACT
@@ -79,8 +81,11 @@ def in_one_regime(expr: Expr, lowered: Lowered) -> Expr:
 
 
 def of_size(expr: Expr) -> Expr:
-    """The expression, NaN where it is small."""
-    return Piecewise((S.NaN, Abs(expr) < SMALL), (expr, True), evaluate=False)
+    """The expression, NaN where it is small, or the logarithm of what is."""
+    logs = sorted(expr.atoms(heads.log1p), key=sympy.default_sort_key)
+    near = (log.args[0] < SMALL - 1 for log in logs if not isinstance(log.args[0], sympy.exp))
+    doubtful = sympy.Or(Abs(expr) < SMALL, *near, evaluate=False)
+    return Piecewise((S.NaN, doubtful), (expr, True), evaluate=False)
 
 
 def _points(names: list[str]) -> list[Point]:

@@ -633,8 +633,8 @@ def _log_of_sides(u: Expr, v: Expr) -> Expr:
     # One side alone has vanished where it is all there is: its factor is 1, the other's 0.
     this = log1p((1 - v) * expm1(Min(-u, _FAR))) - softplus(-u)
     that = log1p(v * expm1(Min(u, _FAR))) - softplus(u)
-    above = log(v + (1 - v) * exp(-u)) - softplus(-u)
-    below = log(1 - v + v * exp(u)) - softplus(u)
+    above = log(v + (1 - v) * exp(Min(-u, 1))) - softplus(-u)
+    below = log(1 - v + v * exp(Min(u, 1))) - softplus(u)
     return Piecewise(
         (this, sympy.Eq(v, 1) & (u < 0)), (that, sympy.Eq(v, 0) & (u > 0)), (above, u > 0),
         (below, True), evaluate=False,
@@ -705,6 +705,10 @@ LOGARITHMS = (
          "sigmoid underflows", _PYTENSOR, {U: -200.0}),
     Rule("log of a product with cosh", log(V * cosh(U)), log(V) + logcosh(U),
          _OVERFLOWS, _HERBIE, {U: 100.0, V: 2.0}),
+    Rule("log of a product with sech**2", log(V * sech2(U)), log(V) - 2 * logcosh(U),
+         "sech**2 underflows, and is 1 near 0", _ABRAMOWITZ, {U: 100.0, V: 2.0}),
+    Rule("log of sech**2", log(sech2(U)), -2 * logcosh(U),
+         "sech**2 underflows, and is 1 near 0", _ABRAMOWITZ, {U: 1e-3}),
     Rule("log of cosh", log(cosh(U)), logcosh(U),
          "cosh overflows, and is 1 near 0", _HERBIE, {U: 1e-3}),
     Rule("log of 1 + exp", log(1 + exp(U)), softplus(U), _OVERFLOWS, _MAECHLER, {U: 100.0}),
