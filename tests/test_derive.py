@@ -89,7 +89,7 @@ def test_log_of_a_sum_of_exponentials(written: Expr, found: Expr) -> None:
 
 def test_log_of_a_sum_that_may_be_negative_stays() -> None:
     assert recognise(log(1 - 2 * exp(x) + y)) == heads.log1p(y - 2 * exp(x))
-    assert recognise(log(x + exp(y))) == log(x + exp(y))
+    assert not recognise(log(x + exp(y))).has(heads.softplus, heads.logaddexp)
 
 
 def gradient(expr: Expr, at: dict[sympy.Symbol, float], by: sympy.Symbol = x) -> float:

@@ -357,7 +357,7 @@ def _log_with_exp(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
         near, far = log_with_exp(u - w, v, c).args
         return sympy.Piecewise((w + near[0], near[1]), (w + far[0], True), evaluate=False)
     found = _with_exp(node, parameters)
-    if found is None or (found[1].is_positive and found[2].is_positive):
+    if found is None or found[1].is_negative or (found[1].is_positive and found[2].is_positive):
         return None
     return log_with_exp(*found)
 

@@ -33,6 +33,9 @@ SAME = Rational(1, 2**100)
 SMALL = Rational(1, 2**24)
 """What is less is in doubt, in double too: what it is the difference of may have lost digits."""
 
+LITTLE = Rational(1, 2**10)
+"""Of what expm1(x) is part of, which is -1 in quick double to the last digit but a few."""
+
 Lowered = Callable[[list[Result]], Program]
 
 
@@ -81,11 +84,19 @@ def in_one_regime(expr: Expr, lowered: Lowered) -> Expr:
 
 
 def of_size(expr: Expr) -> Expr:
-    """The expression, NaN where it is small, or the logarithm of what is."""
-    logs = sorted(expr.atoms(heads.log1p), key=sympy.default_sort_key)
-    near = (log.args[0] < SMALL - 1 for log in logs if not isinstance(log.args[0], sympy.exp))
-    doubtful = sympy.Or(Abs(expr) < SMALL, *near, evaluate=False)
+    """The expression, NaN where it is small, or what it divides by or takes a logarithm of is."""
+    inner = sorted(filter(None, map(_difference, trees.nodes(expr))), key=sympy.default_sort_key)
+    small = (Abs(each) < (LITTLE if each.has(heads.expm1) else SMALL) for each in inner)
+    doubtful = sympy.Or(Abs(expr) < SMALL, *small, evaluate=False)
     return Piecewise((S.NaN, doubtful), (expr, True), evaluate=False)
+
+
+def _difference(node: Basic) -> Expr | None:
+    """1 + y*expm1(x), of a logarithm or as a divisor, which may have lost what exp(x) has."""
+    if isinstance(node, heads.log1p) and not isinstance(node.args[0], sympy.exp):
+        return 1 + node.args[0]
+    is_divisor = isinstance(node, sympy.Pow) and node.exp.is_negative and node.base.is_Add
+    return node.base if is_divisor and node.base.has(heads.expm1) else None
 
 
 def _points(names: list[str]) -> list[Point]:
