@@ -1190,6 +1190,7 @@ EXPONENTIALS = {
     "log of a share": lambda x, q: -log(q + (1 - q) * exp(-x)),
     "log of two": lambda x, q: log(q * exp(x) + (q + 1) * exp(-2 * x)),
     "log of a difference": lambda x, q: log(exp(q * x + 3000) - exp(x)),
+    "log of a mixture": lambda x, q: log(q * exp(x) + (1 - q) * exp(-2 * x)),
     "inverse root": lambda x, q: 1 / sympy.sqrt(1 + q * exp(-x)),
     "Richards": lambda x, q: (1 + q * exp(-x)) ** (-q),
 }

@@ -352,10 +352,12 @@ def _log_with_exp(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
         (u, v), (w, c) = sorted(exps, key=lambda each: bool(each[1].could_extract_minus_sign()))
         if v == -c:
             return u + heads.log1mexp(w - u) + sympy.log(v)
-        if (u - w).has(sympy.Min) or (v.is_positive and c.is_positive):
+        if not varies(u - w, parameters) or (v.is_positive and c.is_positive):
             return None
-        near, far = log_with_exp(u - w, v, c).args
-        return sympy.Piecewise((w + near[0], near[1]), (w + far[0], True), evaluate=False)
+        over = log_with_exp(u - w, v, c)
+        if not isinstance(over, sympy.Piecewise):
+            return None  # of negative numbers
+        return sympy.Piecewise(*((w + each, where) for each, where in over.args), evaluate=False)
     found = _with_exp(node, parameters)
     if found is None or found[1].is_negative or (found[1].is_positive and found[2].is_positive):
         return None
