@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 import sympy
 from sympy import Abs, Eq, Expr, Max, Piecewise, Symbol, exp, log
@@ -52,6 +54,22 @@ def test_a_regime_at_single_numbers_is_tried_there() -> None:
 )
 def test_what_an_author_wrote_stays(expr: Expr) -> None:
     assert in_one_regime(expr, lowered) == expr
+
+
+@pytest.mark.parametrize(
+    ("expr", "at", "beside"),
+    [
+        (heads.log1p(y * (exp(x) - 1)), -20.0, -10.0),
+        (heads.log1p(y * heads.expm1(x)), -8.0, -6.0),
+        (y / (1 + y * heads.expm1(x)), -8.0, -6.0),
+    ],
+)
+def test_what_a_logarithm_or_a_quotient_is_of_is_not_small(
+    expr: Expr, at: float, beside: float
+) -> None:
+    program = lowered([Result("out", of_size(expr))])
+    (lost,), (kept,) = (simulated(program, {"x": each, "y": 1.0}) for each in (at, beside))
+    assert math.isnan(lost) and math.isfinite(kept)
 
 
 def test_what_is_small_is_no_number() -> None:

@@ -399,8 +399,6 @@ def test_a_first_try_is_in_doubt_where_a_logarithm_is_of_little() -> None:
         return 1 - right - sympy.log(right)
 
     (variant,) = plan(poly_loss.definition, search=FIRST_ORDER).variants
-    forward = variant.kernels["forward"]
     for x in (-36.0, -30.0, -24.0):
-        for program in filter(None, (forward, forward.first)):
-            (got,) = simulated(program, {"x": x, "y": 1.0})
-            assert math.isnan(got) if program is forward.first else got == pytest.approx(1 - x)
+        (got,) = simulated(variant.kernels["forward"], {"x": x, "y": 1.0})
+        assert got == pytest.approx(1 - x)

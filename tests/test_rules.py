@@ -1209,12 +1209,8 @@ def test_sums_with_multiples_of_exponentials_do_not_overflow(name: str) -> None:
     x, q = sympy.symbols("x q", real=True)
     truth = written(x, q)
     for value, share in itertools.product((-800.0, -95.0, -3.0, 0.7, 40.0, 1000.0), (0.02, 0.7)):
-        point = {"x": value, "q": share}
-        at = {
-            x: sympy.Float(value, 900),
-            q: sympy.Float(struct.unpack("f", struct.pack("f", share))[0], 900),
-        }
-        point["q"] = float(at[q])
+        point = {"x": value, "q": single(share)}
+        at = {x: sympy.Float(value, 900), q: sympy.Float(point["q"], 900)}
         (got,) = simulated(variant.kernels["forward"], point)
         slopes = simulated(variant.kernels["backward"], {**point, "grad": 1.0})
         bent = simulated(

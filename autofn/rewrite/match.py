@@ -33,7 +33,6 @@ from autofn.rewrite.rules import (
     U,
     V,
     exp_less_exp,
-    is_at_most_1,
     lesser_power,
     log1mexp_of_exp,
     log_of_times_expm1,
@@ -387,13 +386,10 @@ def _power_with_exp(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
 
 def _times_exp_of(term: Expr) -> tuple[Expr, Expr] | None:
     """u and v of v*exp(u)."""
-    factors = Mul.make_args(term)
-    for factor in factors:
-        others = [each for each in factors if each is not factor]
+    factors = Mul.make_args(_unfolded(term))
+    for k, factor in enumerate(factors):
         if isinstance(factor, sympy.exp):
-            return factor.args[0], Mul(*others)
-        if isinstance(factor, heads.times_exp):
-            return factor.args[1], Mul(factor.args[0], *others)
+            return factor.args[0], Mul(*factors[:k], *factors[k + 1 :])
     return None
 
 
@@ -466,10 +462,9 @@ def _power_times_lesser(node: Mul) -> Expr | None:
     for branches, whole in itertools.permutations(node.args, 2):
         if not (isinstance(branches, sympy.Piecewise) and isinstance(whole, heads.power)):
             continue
-        u, n = whole.args
-        (near, small), (far, always) = branches.args[0], branches.args[-1]
-        t = lesser_power(u, n, small)
-        if len(branches.args) == 2 and small == is_at_most_1(u, n) and branches.has(t):
+        t, small = lesser_power(*whole.args)
+        (near, where), (far, always) = branches.args[0], branches.args[-1]
+        if len(branches.args) == 2 and where == small and branches.has(t):
             share = sympy.Piecewise((near * t, small), (far / t, always), evaluate=False)
             return node.func(*(each for each in node.args if each not in (branches, whole)), share)
     return None

@@ -197,6 +197,7 @@ class Series:
         return replace(self, factor=of_factor).expr + rise.expr
 
 
+@lru_cache(maxsize=10_000)
 def series(node: Basic) -> Series | None:
     """The first branch of a regime, where that is a polynomial of its variable times a factor."""
     if not _is_regime(node):
@@ -291,20 +292,13 @@ def _shortened(node: Basic) -> Basic:
 
 
 def _short(node: Piecewise) -> Expr | None:
-    (first, where), (second, always) = node.args
-    u, radius = _variable(where), where.rhs
-    in_variable = _as_polynomial(first, u)
-    if in_variable is None:
-        return None
-    factor, in_t = in_variable
-    made = _coefficients(in_t, radius)
-    if made is None:
+    (_, where), (second, always) = node.args
+    first = series(node)
+    if first is None or (made := _coefficients(first.in_t, where.rhs)) is None:
         return None
     cut, left, step, found = made
-    short = polynomial(cut, u**step, *found)
-    return Piecewise(
-        (factor * u**left * short, where), (_shortened(second), always), evaluate=False
-    )
+    short = first.factor * first.u**left * polynomial(cut, first.u**step, *found)
+    return Piecewise((short, where), (_shortened(second), always), evaluate=False)
 
 
 def _coefficients(in_t: Expr, radius: Expr) -> tuple[int, int, int, list[Expr]] | None:
@@ -621,8 +615,10 @@ def _limited_in_branch(node: Mul) -> Expr | None:
         (near, where), *rest = factor.args
         small = unbounded(near, frozenset({where}))
         others = Mul(*(each for each in node.args if each is not factor))
+        if small == near:
+            continue
         limited = with_regimes(others * small)
-        if small != near and limited.has(Piecewise):
+        if limited.has(Piecewise):
             branches = ((with_regimes(others * value), where) for value, where in rest)
             return Piecewise((limited, where), *branches, evaluate=False)
     return None

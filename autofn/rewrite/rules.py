@@ -582,43 +582,37 @@ def _log_of_power(u: Expr, v: Expr) -> Expr:
     return Piecewise((xlogy(v, Abs(u)), given), (0, True), evaluate=False)
 
 
-def lesser_power(u: Expr, n: Expr, small: Relational) -> Expr:
-    """power(u, n), or its inverse, of which `small` says which is at most 1.
+def lesser_power(u: Expr, n: Expr, v: Expr = S.One) -> tuple[Expr, Relational]:
+    """power(u/v, n), or its inverse, whichever is at most 1; and whether it is the former.
 
     One power, not that of either branch: its argument is chosen. It marks what is done, too.
     """
-    return power(Piecewise((u, small), (1 / u, True), evaluate=False), n)
-
-
-def is_at_most_1(u: Expr, n: Expr) -> Relational:
-    return sympy.Le(n * (Abs(u) - 1), 0)
+    small = sympy.Le(n * (Abs(u) - Abs(v)), 0)
+    over = u if v == 1 else ratio(u, v)
+    return power(Piecewise((over, small), (1 / over, True), evaluate=False), n), small
 
 
 def _power_over_powers(u: Expr, v: Expr, n: Expr) -> Expr:
     """power(u, n)/(power(u, n) + power(v, n))"""
-    small = sympy.Le(n * (Abs(u) - Abs(v)), 0)
-    t = power(Piecewise((ratio(u, v), small), (ratio(v, u), True), evaluate=False), n)
+    t, small = lesser_power(u, n, v)
     return Piecewise((t / (1 + t), small), (1 / (1 + t), True), evaluate=False)
 
 
 def _power_over_sum(u: Expr, n: Expr, c: Expr) -> Expr:
     """power(u, n)/(c + power(u, n))"""
-    small = is_at_most_1(u, n)
-    t = lesser_power(u, n, small)
+    t, small = lesser_power(u, n)
     return Piecewise((t / (c + t), small), (1 / (1 + c * t), True), evaluate=False)
 
 
 def _over_power(u: Expr, n: Expr, c: Expr) -> Expr:
     """1/(c + power(u, n))"""
-    small = is_at_most_1(u, n)
-    t = lesser_power(u, n, small)
+    t, small = lesser_power(u, n)
     return Piecewise((1 / (c + t), small), (t / (1 + c * t), True), evaluate=False)
 
 
 def _log_with_power(u: Expr, n: Expr, c: Expr) -> Expr:
     """log(c + power(u, n))"""
-    small = is_at_most_1(u, n)
-    t = lesser_power(u, n, small)
+    t, small = lesser_power(u, n)
     far = log(1 + c * t) + n * log(Abs(u))
     return Piecewise((log(c + t), small), (far, True), evaluate=False)
 

@@ -46,7 +46,7 @@ def unbounded(expr: Expr, known: Known) -> Expr:
 
 @lru_cache(maxsize=100_000)
 def _within(expr: Basic, known: Known, bounds: bool) -> Basic:
-    if not expr.args or not expr.has(Piecewise, Min, Max):
+    if not expr.args:
         return expr
     if isinstance(expr, Relational) or (
         isinstance(expr, heads.power) and isinstance(expr.args[0], Piecewise)
