@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import re
 from collections.abc import Container, Iterator, Mapping, Sequence
@@ -45,6 +46,8 @@ from autofn.rewrite.search import (
     fails_in_single,
     for_16_bits,
     mended,
+    overflows,
+    rescued,
     unsearched,
     with_first_try,
 )
@@ -522,6 +525,11 @@ class _Search:
         points += sample.in_turn(points, self._cotangents_alone(reference))
         return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
 
+    def _huge(self, reference: Program) -> Sample:
+        points = sample.inside(sample.huge(self._given, self._tensors), self._domains)
+        points = sample.in_turn(points, self._cotangents_alone(reference) or [{}])
+        return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
+
     def _closer(self, reference: Program) -> Closer:
         def judged(points: Sequence[Point]) -> Sample:
             given = [{n: v for n, v in each.items() if n in self._given[0]} for each in points]
@@ -606,7 +614,9 @@ class _Search:
             if not second:
                 plain = functools.partial(_lowered, inputs, self._fixed)
                 other = mended(derived, candidates.forms(plain), truth)
-            found = fails_in_single(other or derived, truth)
+            huge = Sample((), ()) if second else self._huge(reference)
+            in_pytorch = other or derived
+            found = fails_in_single(in_pytorch, truth) or overflows(in_pytorch, huge)
             decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
             chosen, name = with_first_try(
                 pass_name,
@@ -619,6 +629,9 @@ class _Search:
             )
             decision = dataclasses.replace(decision, first_try=name)
             samples = self._in_16_bits(inputs, truth, reference)
+            if overflows(chosen, huge) and (again := rescued(chosen)) is not None:
+                chosen = again
+                samples = itertools.chain([(BFLOAT16, huge)], samples)
             return for_16_bits(pass_name, chosen, samples), decision
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]

@@ -308,7 +308,8 @@ class Limits:
             limits.append(list(zip(*of_each, strict=True)))
         found: list[_Combination | None] = []
         for k in range(len(program.outputs)):
-            known = _same([at[k] for at in limits], several=self._several)
+            of_slope = directions != [None]
+            known = _same([at[k] for at in limits], several=self._several, of_slope=of_slope)
             missed = known is not None and any(
                 S.NaN not in at[k] and _misses(row[k], Add(*at[k]))
                 for row, at in zip(got, limits, strict=True)
@@ -566,13 +567,17 @@ def _are_same(limits: Sequence[Expr | None], others: Sequence[Expr | None]) -> b
     )
 
 
-def _same(settings: Sequence[Sequence[Expr | None]], *, several: bool) -> list[Expr] | None:
+def _same(
+    settings: Sequence[Sequence[Expr | None]], *, several: bool, of_slope: bool
+) -> list[Expr] | None:
     """The limits per direction, if they are the same in all settings that have a value.
 
-    several: tensors, of which one other setting at least has to tell; infinities are left alone.
+    several: tensors, of which one other setting at least has to tell. Infinite slopes of several
+    are left alone: of focal loss that by the input has them, where the label is infinite.
     """
     first, *others = settings
-    known = [each for each in first if each is not None and (each.is_finite or not several)]
+    alone = several and of_slope
+    known = [each for each in first if each is not None and (each.is_finite or not alone)]
     if len(known) < len(first) or S.NaN in first:
         return None
     telling = [other for other in others if S.NaN not in other]

@@ -32,6 +32,7 @@ from autofn.rewrite.rules import (
     Rule,
     U,
     V,
+    excess_over_log,
     exp_less_exp,
     lesser_power,
     log1mexp_of_exp,
@@ -46,6 +47,7 @@ from autofn.rewrite.rules import (
     varies,
     with_positive,
 )
+from autofn.rewrite.within import NO_PART_OF_1
 
 _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
@@ -101,6 +103,7 @@ _POWER_OVER = _NAMED["power over a sum with it"]
 _OVER_GROWING = _NAMED["exp - 1 over a sum with it"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
+_LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
 
 
 PAIRED = 30
@@ -122,6 +125,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return mean
             if (rest := _whole_less_part(node, parameters)) is not None:
                 return _PART_OF_WHOLE, rest
+            if (excess := _less_its_log(node)) is not None:
+                return _LESS_ITS_LOG, excess
         return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
@@ -604,6 +609,67 @@ def _log_of_share(node: Add) -> Expr | None:
                     rest = functools.reduce(heads.logaddexp, shifted)
                     return left - multiple * heads.softplus(rest)
     return None
+
+
+def _less_its_log(node: Add) -> Expr | None:
+    """m*(w - 1 - log(w)) in a sum, of a power w of what the logarithm is of."""
+    if not any(term.has(sympy.log, heads.xlogy) for term in node.args):
+        return None
+    terms = Add.make_args(Add(*(_divided_out(term) for term in node.args)))
+    for logs, m, u in _times_log_of(terms):
+        others = [term for term in terms if term not in logs]
+        for known in others:
+            weight = -known
+            power = -m / weight
+            if not (power.is_Rational and power):
+                continue
+            w = u**power
+            left = [term for term in others if term != known]
+            if weight * w not in left:
+                continue
+            far = _marked(weight, w)
+            if far is None:
+                continue
+            left.remove(weight * w)
+            above, below = sympy.fraction(w)
+            far += Add(*logs)
+            a, b = _square_root(above), _square_root(below)
+            if a is None or b is None:
+                return Add(*left, excess_over_log(above, below, False, weight, far))
+            if u in (w, 1 / w):
+                a, b = sympy.Abs(a), sympy.Abs(b)
+            return Add(*left, excess_over_log(a, b, True, weight, far))
+    return None
+
+
+def _divided_out(term: Expr) -> Expr:
+    """Of a quotient of a sum, the quotients of its terms."""
+    sums = [factor for factor in Mul.make_args(term) if factor.is_Add]
+    return Add(*(each * (term / sums[0]) for each in sums[0].args)) if len(sums) == 1 else term
+
+
+def _times_log_of(terms: Sequence[Expr]) -> Iterator[tuple[list[Expr], Expr, Expr]]:
+    """The terms that are m*log(u), m and u; of log(u) - log(v), too."""
+    found: list[tuple[Expr, Expr, Expr]] = []
+    for term in terms:
+        for factor in Mul.make_args(term):
+            if isinstance(factor, sympy.log):
+                found.append((term, term / factor, factor.args[0]))
+            elif isinstance(factor, heads.xlogy):
+                found.append((term, term / factor * factor.args[0], factor.args[1]))
+    for term, m, u in found:
+        yield [term], m, u
+    for (term, m, u), (other, n, v) in itertools.combinations(found, 2):
+        if m == -n:
+            yield [term, other], m, u / v
+
+
+def _marked(weight: Expr, w: Expr) -> Expr | None:
+    """weight*(w - 1), marked as done by a bound; none if there is no way to."""
+    if weight.is_number:
+        return weight * sympy.Max(w, NO_PART_OF_1) - weight
+    bounded = sympy.Max(weight, 0)
+    return weight * w - bounded if isinstance(bounded, sympy.Max) else None
 
 
 def _over(node: Add, power: Expr) -> Iterator[tuple[Expr, Expr]]:

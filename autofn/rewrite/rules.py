@@ -85,6 +85,7 @@ from autofn.functions import (
     xlogy,
 )
 from autofn.rewrite.heads import polynomial
+from autofn.rewrite.within import NO_PART_OF_1
 
 U = Symbol("U", real=True)
 V = Symbol("V", real=True)
@@ -772,6 +773,20 @@ def _log1p_less_share(u: Expr, v: Expr) -> Expr:
     return Piecewise((-log1pmx(-share), u / v < 1), (far, True), evaluate=False)
 
 
+def excess_over_log(u: Expr, v: Expr, squared: bool, weight: Expr, far: Expr) -> Expr:
+    """weight*(w - 1 - log(w)), which is half of (w - 1)**2 near 1, of w = u/v or its square."""
+    above = minus(u, v) / v
+    # By this and not its square, which may vanish or overflow.
+    is_near = Abs(above) < (S.Half / 2 if squared else S.Half)
+    near = -weight * log1pmx(above * (2 + above) if squared else above)
+    return Piecewise((near, is_near), (far, True), evaluate=False)
+
+
+def _quotient_less_log(u: Expr, v: Expr) -> Expr:
+    far = Max(u / v, NO_PART_OF_1) - log(u / v) - 1
+    return excess_over_log(u, v, False, S.One, far)
+
+
 def _softplus_less_softplus(u: Expr, v: Expr) -> Expr:
     # Marked in the same way.
     far = softplus(Max(u, -_NOTHING)) - softplus(v)
@@ -1135,7 +1150,9 @@ POWERS = (
          "gradients at 0 as torch.pow has them", _PYTORCH, {}, where=_is_run_time),
 )  # fmt: skip
 
-WITH_EXP = (
+BY_HAND = (
+    Rule("quotient - 1, less its log", U / V - log(U / V) - 1, _quotient_less_log(U, V),
+         _CANCELS, "Loader's log1pmx", {U: 0.70003, V: 0.7}),
     Rule("log of a sum with a multiple of exp", log(C + V * exp(U)), log_with_exp(U, V, C),
          _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3, C: 0.7}),
     Rule("power of 1 + a multiple of exp", 1 / sqrt(1 + V * exp(U)),
@@ -1212,6 +1229,6 @@ ROOTS = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *WITH_EXP, *REMOVABLE, *QUOTIENTS, *ROOTS,
+    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *BY_HAND, *REMOVABLE, *QUOTIENTS, *ROOTS,
     *NAMES,
 )  # fmt: skip

@@ -160,6 +160,20 @@ def farther(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     return [{**all_points[0], **ones, name: _single(FARTHER)} for name in tensors]
 
 
+HUGE = (2.0**66, 2.0**97)
+"""Whose squares overflow in single precision."""
+
+
+def huge(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points of several tensors where one is so huge that its powers overflow."""
+    starts = [{**all_points[0], **dict.fromkeys(tensors, 1.0)}, *all_points[FROM]]
+    several = tensors if len(tensors) > 1 else ()
+    return [
+        {**start, name: _single(sign * 1.37 * size)}
+        for start, name, size, sign in itertools.product(starts, several, HUGE, (1, -1))
+    ]
+
+
 def in_turn(all_points: Sequence[Point], settings: Sequence[Mapping[str, float]]) -> list[Point]:
     """The points with one setting each: pairs take turns, as every second point may be taken."""
     n = len(settings)

@@ -372,6 +372,22 @@ def fails_in_single(program: Program, sample: Sample) -> bool:
     lost = error(single, judged).bad
     if lost > 0 and lost > error(double, judged).bad:
         return True
+    return overflows(program, sample)
+
+
+def rescued(program: Program) -> Program | None:
+    """The program, tried again in double where its results are not finite.
+
+    For what is too seldom to be judged by. None of what has a first try already.
+    """
+    if program.arithmetic != "single" or program.first is not None:
+        return None
+    return replace(program, arithmetic="rescued")
+
+
+def overflows(program: Program, sample: Sample) -> bool:
+    """Whether a result is not finite in single precision, and is in double."""
+    single, double = (replace(program, arithmetic=each) for each in ("single", "double"))
     infinite = not_finite(single, sample)
     return infinite > 0 and infinite > not_finite(double, sample)
 

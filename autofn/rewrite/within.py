@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sympy import Basic, Expr, Max, Min, Piecewise
+from sympy import Basic, Expr, Max, Min, Piecewise, Rational
 from sympy.core.relational import GreaterThan, Relational, StrictGreaterThan
 
 from autofn import functions as heads
 from autofn import trees
+
+NO_PART_OF_1 = Rational(1, 2**100)
+"""A bound that marks what a rule has done with a positive u, which is beside 1."""
 
 Known = frozenset[Basic]
 """Conditions that hold."""
@@ -56,6 +59,8 @@ def _within(expr: Basic, known: Known, bounds: bool) -> Basic:
         return _chosen(expr, known, bounds)
     if bounds and isinstance(expr, Min | Max) and len(expr.args) == 2 and expr.args[0].is_number:
         bound, u = expr.args
+        if bound == NO_PART_OF_1:
+            return _within(u, known, bounds)
         kept = u < bound if isinstance(expr, Min) else u > bound
         if any(_implies(each, kept) for each in known):
             return _within(u, known, bounds)
