@@ -1752,6 +1752,22 @@ def poisson_deviance(x, y):  # type: ignore[no-untyped-def]
 
 
 @formula
+def flux(x, y, z):  # type: ignore[no-untyped-def]
+    drift = 37.433933 * x
+    return drift * (y - z * exp(-drift)) / (1 - exp(-drift))
+
+
+@formula
+def travelling_wave(x, y, z):  # type: ignore[no-untyped-def]
+    return y + (z - y) / (1 + exp((z - y) * (x - (y + z) / 2)))
+
+
+@formula
+def mean_of_exps(x, y):  # type: ignore[no-untyped-def]
+    return (x * exp(x) + y * exp(y)) / (exp(x) + exp(y))
+
+
+@formula
 def log_odds(x, y):  # type: ignore[no-untyped-def]
     return -log(1 / (1 + exp(-(x - y - log(1 - exp(x)) + log(1 - exp(y))))))
 
@@ -1788,6 +1804,15 @@ def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
         (gamma_deviance, (1e-3, 1e4)),
         (poisson_deviance, (40.0, 40.001)),
         (poisson_deviance, (1e-9, 7.0)),
+        (flux, (1e-6, 0.3, 0.4)),
+        (flux, (-1e-9, 0.3, 0.3)),
+        (flux, (-40.0, 2.0, 3.0)),
+        (flux, (40.0, 2.0, 3.0)),
+        (travelling_wave, (4.4, 0.9, 1e-5)),
+        (travelling_wave, (-30.0, 1e-6, 0.9)),
+        (mean_of_exps, (1.0, 800.0)),
+        (mean_of_exps, (-800.0, -1000.0)),
+        (mean_of_exps, (800.0, 790.0)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]

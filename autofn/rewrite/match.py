@@ -42,6 +42,7 @@ from autofn.rewrite.rules import (
     log_with_exp,
     logarithmic_mean,
     mean_root_over,
+    over_expm1,
     power_with_exp,
     vanishes_with,
     varies,
@@ -99,10 +100,13 @@ _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
 _OVER_EXP = _NAMED["exp - 1 over exp"]
 _EXP_OVER = _NAMED["exp over exp - 1"]
+_SUM_OVER_EXPM1 = _NAMED["sum with exp over exp - 1"]
 _POWER_OVER = _NAMED["power over a sum with it"]
 _OVER_GROWING = _NAMED["exp - 1 over a sum with it"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
+_MEAN_BY_EXPS = _NAMED["mean by the sizes of exps"]
+_BETWEEN = _NAMED["from one to the other by a sigmoid"]
 _LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
 
 
@@ -127,10 +131,15 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return _PART_OF_WHOLE, rest
             if (excess := _less_its_log(node)) is not None:
                 return _LESS_ITS_LOG, excess
-        return _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
+        found = _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
+        if found is None and (between := _between(node, parameters)) is not None:
+            return _BETWEEN, between
+        return found
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
+        if (mean := _mean_by_exps(node)) is not None:
+            return _MEAN_BY_EXPS, mean
         if (angle := _over_sine(node)) is not None:
             return _OVER_SINE, angle
         if (quotient := _difference_quotient(node, parameters)) is not None:
@@ -141,6 +150,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return mirrored
         if (decaying := _over_growing_sum(node)) is not None:
             return _OVER_GROWING, decaying
+        if (mixed := _sum_over_expm1(node, parameters)) is not None:
+            return _SUM_OVER_EXPM1, mixed
         found = _first(PRODUCTS[:-1], lambda rule: _in_product(rule, node, parameters))
         if found is None and (quotient := _mean_root_over(node, parameters)) is not None:
             return quotient
@@ -560,6 +571,26 @@ def _over_growing_sum(node: Mul) -> Expr | None:
     return None
 
 
+def _sum_over_expm1(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """c + v*exp(u) over exp(u) - 1, with a factor of u beside them if there is one."""
+    for total, fraction in itertools.permutations(node.args, 2):
+        head, power = fraction.as_base_exp()
+        found = _with_exp(total, parameters) if isinstance(head, heads.expm1) else None
+        if power != -1 or found is None or found[0] != head.args[0]:
+            continue
+        u, v, c = found
+        if c.is_number and v.is_number:
+            continue
+        others = [each for each in node.args if each not in (total, fraction)]
+        for d in others:
+            ratio = u / d
+            if trees.symbols(d) and not trees.symbols(ratio) & trees.symbols(d):
+                others.remove(d)
+                return Mul(*others, 1 / ratio, over_expm1(u, v, c, times=True))
+        return Mul(*others, over_expm1(u, v, c, times=False))
+    return None
+
+
 def _mean_root_over(node: Mul, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
     """The mean of u and sqrt(u**2 + v*d) over d: the quadratic formula, which has a limit at 0."""
     for mean, fraction in itertools.permutations(node.args, 2):
@@ -590,6 +621,22 @@ def _share(node: Mul) -> Expr | None:
                 u, multiple = numerator.args[0], own[0] / numerator
                 share = heads.sigmoid(u + sympy.log(multiple) - others) / multiple
                 return node / numerator * total * share
+    return None
+
+
+def _mean_by_exps(node: Mul) -> Expr | None:
+    """A sum of multiples of exponentials over the sum of these, term by term."""
+    for above, fraction in itertools.permutations(node.args, 2):
+        total, power = fraction.as_base_exp()
+        if power != -1 or not (isinstance(above, Add) and isinstance(total, Add)):
+            continue
+        weights = [term.as_coeff_Mul()[1] for term in total.args]
+        if not all(isinstance(each, sympy.exp) for each in weights):
+            continue
+        terms = [_times_exp_of(term) for term in above.args]
+        if all(parts is not None and sympy.exp(parts[0]) in weights for parts in terms):
+            others = node / above * total
+            return Add(*(others * v * sympy.exp(u) / total for u, v in filter(None, terms)))
     return None
 
 
@@ -639,6 +686,26 @@ def _less_its_log(node: Add) -> Expr | None:
             if u in (w, 1 / w):
                 a, b = sympy.Abs(a), sympy.Abs(b)
             return Add(*left, excess_over_log(a, b, True, weight, far))
+    return None
+
+
+def _between(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
+    """u + (v - u)*sigmoid(w) as both their shares: it cancels where v is much smaller.
+
+    Which no number is beside a parameter.
+    """
+    for term in node.args:
+        for share in Mul.make_args(term):
+            if not isinstance(share, heads.sigmoid):
+                continue
+            difference = sympy.expand_mul(term / share)
+            for u in node.args:
+                if u is term or not (difference.is_Add and -u in difference.args):
+                    continue
+                v = difference + u
+                if not v.is_number or varies(u, parameters):
+                    (w,) = share.args
+                    return node - term - u + u * heads.sigmoid(-w) + v * share
     return None
 
 

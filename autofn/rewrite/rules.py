@@ -758,6 +758,17 @@ def _expm1_over_expm1(u: Expr, v: Expr) -> Expr:
     return Piecewise((near, (Abs(u) < 1) & (Abs(v) < 1)), (far, True), evaluate=False)
 
 
+def over_expm1(u: Expr, v: Expr, c: Expr, *, times: bool) -> Expr:
+    """(c + v*exp(u))/(exp(u) - 1), times u if so: from whichever of v and -c it goes to."""
+    if times:
+        # Not 1/phi_1(u), in whose derivative the square overflows.
+        above = v * u + (c + v) * exp(-u) / phi(S.One, -u)
+        below = (c + v) * exp(u) / phi(S.One, u) - c * u
+    else:
+        above, below = v + (c + v) / expm1(u), -c - (c + v) / expm1(-u)
+    return Piecewise((above, u > 0), (below, True), evaluate=False)
+
+
 def _tanh_less_logcosh(u: Expr) -> Expr:
     # Marked as done by its bounds.
     some, twice = Max(Min(u, 2), -2), 2 * Abs(u)
@@ -1155,6 +1166,13 @@ BY_HAND = (
          _CANCELS, "Loader's log1pmx", {U: 0.70003, V: 0.7}),
     Rule("log of a sum with a multiple of exp", log(C + V * exp(U)), log_with_exp(U, V, C),
          _OVERFLOWS, _MAECHLER, {U: 100.0, V: 0.3, C: 0.7}),
+    Rule("from one to the other by a sigmoid", U + (V - U) * sigmoid(C),
+         U * sigmoid(-C) + V * sigmoid(C), _CANCELS, _HERBIE, {U: 1.0, V: 1e-5, C: 12.0}),
+    Rule("mean by the sizes of exps", (U * exp(U) + V * exp(V)) / (exp(U) + exp(V)),
+         U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("sum with exp over exp - 1", (V + C * exp(U)) / expm1(U),
+         over_expm1(U, C, V, times=False), "both overflow, or vanish",
+         "Scharfetter and Gummel, on diffusion with drift", {U: 100.0, V: 0.3, C: 0.7}),
     Rule("power of 1 + a multiple of exp", 1 / sqrt(1 + V * exp(U)),
          power_with_exp(U, V, S.One, -S.Half),
          "exp overflows where the result, or its slope, does not", _MAECHLER, {U: 100.0, V: 0.3}),

@@ -91,7 +91,7 @@ def in_single(program: Program, given: Columns) -> list[Column | None]:
             a if a is None or b is None else np.where(np.isfinite(a), a, b)
             for a, b in zip(tried, found, strict=True)
         ]
-    if program.is_in_double:
+    if program.is_in_double or program.arithmetic == "double-double":
         return _in_double(program, given)
     found = _in_floats(program, given, SINGLE, SINGLE)
     if program.arithmetic in ("quick", "single"):
