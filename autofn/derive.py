@@ -18,6 +18,7 @@ from sympy import (
     Basic,
     Eq,
     Expr,
+    Integer,
     Max,
     Min,
     Mul,
@@ -78,6 +79,8 @@ class Differentiator:
         if isinstance(expr, Add):
             return Add(*(self(term, symbol) for term in expr.args))
         if isinstance(expr, Mul):
+            if (mean := _log1p_over(expr)) is not None:
+                return self._of_log1p_over(expr, *mean, symbol)
             terms = []
             for i, factor in enumerate(expr.args):
                 by = self(factor, symbol)
@@ -125,6 +128,14 @@ class Differentiator:
             branches.append((slope, where))
         return _piecewise(*branches)
 
+    def _of_log1p_over(self, expr: Mul, m: Expr, n: Expr, symbol: Symbol) -> Expr:
+        y = heads.log1p(n * m)
+        whole = m / heads.phi(S.One, y)
+        by_n = -((m / heads.phi(S.One, y)) ** 2) * heads.phi(Integer(2), -y)
+        slope = self(m, symbol) / (1 + n * m) + by_n * self(n, symbol)
+        rest = expr / whole
+        return self(rest, symbol) * whole + rest * slope
+
     def _times(self, power: Expr, symbol: Symbol) -> Expr | None:
         """k where a power's base is v * symbol**k, and its derivative is k/symbol times itself.
 
@@ -140,6 +151,19 @@ class Differentiator:
             return None
         vanishes = exponent.is_Rational is not True or exponent < 1
         return k if k < 0 or (vanishes and symbol in self._scales) else None
+
+
+def _log1p_over(expr: Mul) -> tuple[Expr, Expr] | None:
+    """m and n of log1p(n*m)/n as m over phi_1 of it, by whose derivative it is no longer."""
+    for factor in expr.args:
+        base, power = factor.as_base_exp()
+        if power == -1 and isinstance(base, heads.phi) and isinstance(base.args[1], heads.log1p):
+            (product,) = base.args[1].args
+            for m in expr.args:
+                n = product / m
+                if isinstance(m, Add) and base.args[0] == 1 and not n.has(m):
+                    return m, n
+    return None
 
 
 def _piecewise(*branches: tuple[Expr, Basic]) -> Expr:

@@ -158,11 +158,15 @@ def test_a_rule_keeps_the_derivatives_where_its_replacement_turns(rule: Rule) ->
     written_out = written_out.replace(ratio, lambda u, v: u / v)
     symbols = sorted(rule.pattern.free_symbols, key=str)
     derivative = Differentiator(symbols)
+    pattern = rule.pattern.replace(
+        lambda node: isinstance(node, sympy.Pow) and not node.exp.is_number,
+        lambda node: heads.power(*node.args),
+    )
     for border in borders(written_out):
         at = {each: border.get(each, sympy.Float(0.87, 40)) for each in symbols}
         for symbol in symbols:
             with mp.workdps(30):
-                want = value(derivative(rule.pattern, symbol), at)
+                want = value(derivative(pattern, symbol), at)
                 got = value(derivative(written_out, symbol), at)
                 if want is not None and got is not None:
                     assert abs(got - want) <= 1e-12 * (1 + abs(want)), (at, symbol)
@@ -273,6 +277,7 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "log of 1 + a quotient of positive exp - 1": {U: x**2 + 1, V: x**2 + 2},
     "exp - 1 over a sum with it": {U: x**2, V: y, C: sympy.Integer(3)},
     "power less 1, over its exponent": {U: x**2 + 4, V: y},
+    "power mean": {U: x, V: y, C: NUMBER},
 }
 """What wildcards have to be for a rule to hold."""
 
@@ -1600,6 +1605,48 @@ def test_explain_tells_steps_and_candidates() -> None:
     assert "overflows" in rewriting and "bad" in rewriting
     assert "* exponential normal form" in sections["Candidates for kernels"]
     assert "Candidates for kernels" not in dict(explain(made).sections)
+
+
+def test_explain_tells_of_powers_within_powers() -> None:
+    @formula
+    def tempered(x, y, k: float = 2.0):  # type: ignore[no-untyped-def]
+        return (x**k + 3 * y**k) ** (1 / k)
+
+    sections = dict(explain(tempered.definition, steps=True).sections)
+    assert "ULP" in sections["Rewriting, with operations and error in simulated float32"]
+
+
+def test_a_power_mean_has_its_limit_where_the_exponent_vanishes() -> None:
+    @formula
+    def substitution(x, y, n: Learnable = 0.5, share: float = 0.3):  # type: ignore[no-untyped-def]
+        return (share * x**n + (1 - share) * y**n) ** (1 / n)
+
+    (variant,) = plan(substitution.definition, search=FIRST_ORDER).variants
+    names = ("x", "y", "n", "share")
+    for point in ((2.0, 3.0, 1e-12, 0.25), (2.0, 3.0, -1e-4, 0.25), (0.2, 7.0, 0.1, 0.5)):
+        point = tuple(struct.unpack("f", struct.pack("f", each))[0] for each in point)
+        at = dict(zip(names, point, strict=True))
+
+        def written(x, y, n, share=at["share"]):  # type: ignore[no-untyped-def]
+            return (share * x**n + (1 - share) * y**n) ** (1 / n)
+
+        with mp.workdps(100):
+            wanted = [
+                mp.diff(written, point[:3], order) for order in ((1, 0, 0), (0, 1, 0), (0, 0, 1))
+            ]
+            value = written(*map(mp.mpf, point[:3]))
+        assert simulated(variant.kernels["forward"], at) == [pytest.approx(float(value), rel=1e-6)]
+        found = simulated(variant.kernels["backward"], {"grad": 1.0, **at})
+        assert found == [pytest.approx(float(each), rel=3e-6) for each in wanted]
+    # The product of its powers at 0.
+    at = {"x": 2.0, "y": 3.0, "n": 0.0, "share": 0.25}
+    limit = 2**0.25 * 3**0.75
+    assert simulated(variant.kernels["forward"], at) == [pytest.approx(limit, rel=1e-6)]
+    by_x, by_y, by_n = simulated(variant.kernels["backward"], {"grad": 1.0, **at})
+    assert by_x == pytest.approx(0.125 * limit, rel=1e-6)
+    assert by_y == pytest.approx(0.25 * limit, rel=1e-6)
+    # Half the variance of the logarithms.
+    assert by_n == pytest.approx(limit * 0.25 * 0.75 / 2 * math.log(1.5) ** 2, rel=1e-5)
 
 
 def test_quotients_are_looked_at_where_they_are_large() -> None:

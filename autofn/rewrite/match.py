@@ -43,6 +43,7 @@ from autofn.rewrite.rules import (
     logarithmic_mean,
     mean_root_over,
     over_expm1,
+    power_mean,
     power_with_exp,
     vanishes_with,
     varies,
@@ -106,6 +107,7 @@ _OVER_GROWING = _NAMED["exp - 1 over a sum with it"]
 _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 _MEAN_BY_EXPS = _NAMED["mean by the sizes of exps"]
+_POWER_MEAN = _NAMED["power mean"]
 _BETWEEN = _NAMED["from one to the other by a sigmoid"]
 _LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
 
@@ -164,6 +166,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return (_ROOT_OF_EXP if root.has(sympy.exp) else _ROOT), root
         if node.exp.is_Rational and node.exp.q == 3:
             return _CUBE_ROOT, heads.cbrt(node.base) ** node.exp.p
+        if (mean := _power_mean(node)) is not None:
+            return _POWER_MEAN, mean
         found = _first(POWERS, lambda rule: _in_power(rule, node, parameters))
         if found is None or found[0] is _RUN_TIME:
             power = _power_with_exp(node, parameters)
@@ -398,6 +402,28 @@ def _power_with_exp(node: Pow, parameters: frozenset[Symbol]) -> Expr | None:
     if trees.symbols(found[1]) & sympy.fraction(node.exp)[1].free_symbols:
         return None
     return power_with_exp(*found, node.exp)
+
+
+def _power_mean(node: Pow) -> Expr | None:
+    """(v*x**n + w*y**n)**(m/n) of weights that add up to 1, and any number of terms."""
+    if node.exp.is_number or not isinstance(node.base, Add):
+        return None
+    powers = sorted(node.base.atoms(heads.power), key=sympy.default_sort_key)
+    if not powers or sympy.expand(node.base.xreplace(dict.fromkeys(powers, S.One))) != 1:
+        return None
+    (_, n), *_ = (each.args for each in powers)
+    multiples = [sympy.cancel(each.args[1] / n) for each in powers]
+    times = sympy.cancel(node.exp * n)
+    if n.is_number or not times.is_number or not all(each.is_number for each in multiples):
+        return None
+    weights = [node.base.coeff(each) for each in powers]
+    if any(weight.has(*powers) or weight == 0 for weight in weights):
+        return None
+    parts = [
+        (weight, each.args[0], multiple)
+        for weight, each, multiple in zip(weights, powers, multiples, strict=True)
+    ]
+    return power_mean(parts, n, times, heads.power(node.base, node.exp))
 
 
 def _times_exp_of(term: Expr) -> tuple[Expr, Expr] | None:
@@ -660,7 +686,8 @@ def _log_of_share(node: Add) -> Expr | None:
 
 def _less_its_log(node: Add) -> Expr | None:
     """m*(w - 1 - log(w)) in a sum, of a power w of what the logarithm is of."""
-    if not any(term.has(sympy.log, heads.xlogy) for term in node.args):
+    factors = itertools.chain.from_iterable(map(Mul.make_args, node.args))
+    if not any(isinstance(each, sympy.log | heads.xlogy) for each in factors):
         return None
     terms = Add.make_args(Add(*(_divided_out(term) for term in node.args)))
     for logs, m, u in _times_log_of(terms):
@@ -698,7 +725,7 @@ def _between(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
         for share in Mul.make_args(term):
             if not isinstance(share, heads.sigmoid):
                 continue
-            difference = sympy.expand_mul(term / share)
+            difference = _divided_out(term / share)
             for u in node.args:
                 if u is term or not (difference.is_Add and -u in difference.args):
                     continue

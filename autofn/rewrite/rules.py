@@ -9,19 +9,21 @@ the replacement has not. `match` says how patterns are found. No rule knows a fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
 from sympy import (
     Abs,
     Add,
+    And,
     Expr,
     Float,
     Integer,
     Max,
     Min,
     Piecewise,
+    Rational,
     S,
     Symbol,
     acos,
@@ -769,6 +771,18 @@ def over_expm1(u: Expr, v: Expr, c: Expr, *, times: bool) -> Expr:
     return Piecewise((above, u > 0), (below, True), evaluate=False)
 
 
+def power_mean(parts: Sequence[tuple[Expr, Expr, Expr]], n: Expr, times: Expr, far: Expr) -> Expr:
+    """exp(times*log(sum of w*x**(k*n))/n), of weights w that add up to 1; far: where n is large.
+
+    parts: w, x and k each. As n goes to 0 it goes to the product of all x**(times*k*w).
+    """
+    logs = [(w, k * log(x)) for w, x, k in parts]
+    mean = Add(*(w * u * phi(S.One, n * u) for w, u in logs))
+    near = exp(times * mean / phi(S.One, log1p(n * mean)))
+    is_near = And(Abs(n) < Rational(1, 8), *(x > 0 for _, x, _ in parts), evaluate=False)
+    return Piecewise((near, is_near), (far, True), evaluate=False)
+
+
 def _tanh_less_logcosh(u: Expr) -> Expr:
     # Marked as done by its bounds.
     some, twice = Max(Min(u, 2), -2), 2 * Abs(u)
@@ -1170,6 +1184,11 @@ BY_HAND = (
          U * sigmoid(-C) + V * sigmoid(C), _CANCELS, _HERBIE, {U: 1.0, V: 1e-5, C: 12.0}),
     Rule("mean by the sizes of exps", (U * exp(U) + V * exp(V)) / (exp(U) + exp(V)),
          U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("power mean", (power(U, C) / 2 + power(V, C) / 2) ** (1 / C),
+         power_mean([(S.Half, U, S.One), (S.Half, V, S.One)], C, S.One,
+                    power(power(U, C) / 2 + power(V, C) / 2, 1 / C)),
+         "1 to an infinite power where the exponent is 0",
+         "Hardy, Littlewood and Polya, Inequalities", {U: 0.7, V: 0.3, C: 1.3e-4}),
     Rule("sum with exp over exp - 1", (V + C * exp(U)) / expm1(U),
          over_expm1(U, C, V, times=False), "both overflow, or vanish",
          "Scharfetter and Gummel, on diffusion with drift", {U: 100.0, V: 0.3, C: 0.7}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import sympy
-from sympy import Basic, Expr
+from sympy import Expr
 
 from autofn import functions as heads
 from autofn import trees
@@ -88,9 +88,8 @@ class _Measure:
 
 
 def _with_run_time_powers(expr: Expr) -> Expr:
-    powers: dict[Basic, Basic] = {
-        node: heads.power(node.base, node.exp)
-        for node in trees.nodes(expr)
-        if isinstance(node, sympy.Pow) and not node.exp.is_number
-    }
-    return expr.xreplace(powers)
+    """Of all of them, those within others too."""
+    return expr.replace(
+        lambda node: isinstance(node, sympy.Pow) and not node.exp.is_number,
+        lambda node: heads.power(node.base, node.exp),
+    )
