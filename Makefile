@@ -17,7 +17,7 @@ test: check  ## everything that must hold before a commit
 	$(BIN)/pytest -n 2 --dist worksteal
 
 slow: $(STAMP)  ## the tests that take a minute or more each
-	$(BIN)/pytest -m slow
+	$(BIN)/pytest -m slow --timeout 0
 
 check: $(STAMP)  ## lint, formatting, types, and the documentation without a warning
 	$(BIN)/ruff check
