@@ -38,6 +38,7 @@ from autofn.ops import BY_CLASS
 from autofn.recognise import check_supported, recognise
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.near_zero import series, with_regimes
+from autofn.rewrite.phi_quotients import bounded
 from autofn.rewrite.within import chosen, known_in, settled, unbounded
 
 
@@ -389,7 +390,7 @@ def _slopes(
                 return slope(other, variables[number])
         value = values[number]
         assert value is not None
-        return _tidied(d(value, symbol), parameters)
+        return bounded(_tidied(d(value, symbol), parameters))
 
     return slope
 

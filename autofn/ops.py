@@ -1498,11 +1498,11 @@ TORCH_HELPERS: Mapping[str, str] = {
     "_times_exp": '''def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 
-    0 where u is -inf and v infinite.
+    0 where u is below -1e30 and v infinite.
     """
     half = torch.exp(0.5 * u)
     half = torch.where((v == 0) & (half == math.inf), 0, half)
-    v = torch.where((u == -math.inf) & (abs(v) == math.inf), 0, v)
+    v = torch.where((u < -1e30) & (abs(v) == math.inf), 0, v)
     return v * half * half''',
     "_log1mexp": '''def _log1mexp(u):
     """log(1 - exp(u)), u < 0: near 0 by exp(u) - 1, else by log1p."""

@@ -46,7 +46,6 @@ from autofn.rewrite.search import (
     fails_in_single,
     for_16_bits,
     mended,
-    overflows,
     rescued,
     unsearched,
     with_first_try,
@@ -525,8 +524,8 @@ class _Search:
         points += sample.in_turn(points, self._cotangents_alone(reference))
         return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
 
-    def _huge(self, reference: Program) -> Sample:
-        points = sample.inside(sample.huge(self._given, self._tensors), self._domains)
+    def _beyond_squares(self, reference: Program) -> Sample:
+        points = sample.inside(sample.beyond_squares(self._given, self._tensors), self._domains)
         points = sample.in_turn(points, self._cotangents_alone(reference) or [{}])
         return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
 
@@ -614,9 +613,9 @@ class _Search:
             if not second:
                 plain = functools.partial(_lowered, inputs, self._fixed)
                 other = mended(derived, candidates.forms(plain), truth)
-            huge = Sample((), ()) if second else self._huge(reference)
+            beyond = Sample((), ()) if second else self._beyond_squares(reference)
             in_pytorch = other or derived
-            found = fails_in_single(in_pytorch, truth) or overflows(in_pytorch, huge)
+            found = any(fails_in_single(in_pytorch, each) for each in (truth, beyond))
             decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
             chosen, name = with_first_try(
                 pass_name,
@@ -629,9 +628,9 @@ class _Search:
             )
             decision = dataclasses.replace(decision, first_try=name)
             samples = self._in_16_bits(inputs, truth, reference)
-            if overflows(chosen, huge) and (again := rescued(chosen)) is not None:
+            if (again := rescued(chosen, truth, beyond)) is not None:
                 chosen = again
-                samples = itertools.chain([(BFLOAT16, huge)], samples)
+                samples = itertools.chain([(BFLOAT16, beyond)], samples)
             return for_16_bits(pass_name, chosen, samples), decision
 
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]

@@ -34,6 +34,8 @@ from autofn.rewrite.rules import (
     V,
     excess_over_log,
     exp_less_exp,
+    less_root_of_difference,
+    less_root_of_squares,
     lesser_power,
     log1mexp_of_exp,
     log_of_times_expm1,
@@ -45,6 +47,7 @@ from autofn.rewrite.rules import (
     over_expm1,
     power_mean,
     power_with_exp,
+    times_pow1pm1,
     vanishes_with,
     varies,
     with_positive,
@@ -108,6 +111,10 @@ _OVER_FACTOR = _NAMED["mean_any_root over a factor"]
 _LESS_LOG = _NAMED["u less the log of a sum of exps"]
 _MEAN_BY_EXPS = _NAMED["mean by the sizes of exps"]
 _POWER_MEAN = _NAMED["power mean"]
+_OVER_EXPONENT = _NAMED["v times exp, over what the exponent is"]
+_TIMES_POW1PM1 = _NAMED["v times a power of 1 + u/v, less 1"]
+_LESS_ROOT_OF_SQUARES = _NAMED["sum less the root of its squares"]
+_LESS_ROOT_OF_DIFFERENCE = _NAMED["sum less the root of its difference"]
 _BETWEEN = _NAMED["from one to the other by a sigmoid"]
 _LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
 
@@ -127,6 +134,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if (share := _log_of_share(node)) is not None:
             return _LESS_LOG, share
         if len(node.args) <= PAIRED:
+            if (lesser := _less_root_of_difference(node)) is not None:
+                return _LESS_ROOT_OF_DIFFERENCE, lesser
             if (mean := _with_mean_root(node)) is not None:
                 return mean
             if (rest := _whole_less_part(node, parameters)) is not None:
@@ -140,6 +149,10 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Mul):
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
+        if (whole := _over_exponent(node, parameters)) is not None:
+            return _OVER_EXPONENT, whole
+        if (parts := _times_pow1pm1(node)) is not None:
+            return _TIMES_POW1PM1, parts
         if (mean := _mean_by_exps(node)) is not None:
             return _MEAN_BY_EXPS, mean
         if (angle := _over_sine(node)) is not None:
@@ -794,9 +807,95 @@ def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
             if (square := u**2) in base.args:
                 left = [each for each in node.args if each not in (term, other)]
                 rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
+                if rule is _ROOT_AND_ARGUMENT:
+                    lesser = _less_root_of_squares(left, other, u, base - square)
+                    if lesser is not None:
+                        return _LESS_ROOT_OF_SQUARES, lesser
                 mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: base - square})
                 return rule, Add(*left, other * mean)
     return _with_mean_root_of_sum(node)
+
+
+def _less_root_of_squares(left: list[Expr], term: Expr, u: Expr, beside: Expr) -> Expr | None:
+    """m*(root + u + v) of term = m*root, root = sqrt(u**2 + v**2 + more), and what else is left."""
+    m = term / sqrt(u**2 + beside)
+    for other in left:
+        v = other / m
+        if v**2 in Add.make_args(beside):
+            lesser = less_root_of_squares(-u, -v, beside - v**2)
+            return Add(*(each for each in left if each is not other), -m * lesser)
+    return None
+
+
+def _less_root_of_difference(node: Add) -> Expr | None:
+    """m*(root + u - v), of a root of u + v squared and more."""
+    for term in node.args:
+        for q, root, mean in _roots_of_sums(term):
+            m = term / root
+            plus = [each for each in q.args if m * each in node.args]
+            minus = [each for each in q.args if -m * each in node.args]
+            if plus and minus and len(plus) + len(minus) == len(q.args):
+                rest = node - term - m * Add(*plus) + m * Add(*minus)
+                return rest - m * less_root_of_difference(-Add(*plus), Add(*minus), mean)
+    return None
+
+
+def _roots_of_sums(term: Expr) -> Iterator[tuple[Expr, Expr, Callable[[Expr], Expr]]]:
+    """The sums, in a product, that a root has the square of, with it and half of w and it."""
+    for factor in Mul.make_args(term):
+        if isinstance(factor, heads.root_sum):
+            q, c = factor.args
+            if q.is_Add:
+                yield q, factor, functools.partial(_swapped, heads.mean_root, c)
+    for base, power in _powers_of_sums(term).items():
+        for square in base.args if power == S.Half else ():
+            if square.is_Pow and square.exp == 2 and square.base.is_Add:
+                mean = functools.partial(_swapped, heads.mean_any_root, base - square)
+                yield square.base, sqrt(base), mean
+
+
+def _swapped(head: type[Expr], v: Expr, u: Expr) -> Expr:
+    return head(u, v)
+
+
+def _over_exponent(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """A product with v*exp(u/x**n) and powers of 1/x, which are infinite where the former is 0."""
+    for product in node.args:
+        if not isinstance(product, heads.times_exp):
+            continue
+        v, u = product.args
+        poles = {_pole(each, parameters) for each in Mul.make_args(u)} - {None}
+        by = [each for each in node.args if _pole(each, parameters) in poles]
+        if by:
+            left = [each for each in node.args if each is not product and each not in by]
+            return Mul(*left, heads.times_exp(Mul(v, *by), u))
+    return None
+
+
+def _pole(factor: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    """The x of a negative power of what depends on a tensor, which it may be in a branch."""
+    if isinstance(factor, sympy.Piecewise):
+        factors = [Mul.make_args(value) for value, _ in factor.args if value != 0]
+        poles = {_pole(each, parameters) for each in itertools.chain(*factors)} - {None}
+        return poles.pop() if len(factors) == len(poles) == 1 else None
+    if isinstance(factor, heads.power):
+        base, power = factor.args
+        power = with_positive(power, parameters)
+    else:
+        base, power = factor.as_base_exp()
+    return base if power.is_negative and varies(base, parameters) else None
+
+
+def _times_pow1pm1(node: Mul) -> Expr | None:
+    """v*((1 + u/v)**p - 1), v >= 0 of all sizes."""
+    for power in node.args:
+        if not isinstance(power, heads.pow1pm1):
+            continue
+        quotient, exponent = power.args
+        for v in node.args:
+            if not v.is_number and v.is_nonnegative and 1 / v in Mul.make_args(quotient):
+                return node / power / v * times_pow1pm1(quotient * v, v, exponent)
+    return None
 
 
 def _with_mean_root_of_sum(node: Add) -> tuple[Rule, Expr] | None:

@@ -17,6 +17,7 @@ from sympy import (
     Abs,
     Add,
     And,
+    Eq,
     Expr,
     Float,
     Integer,
@@ -87,7 +88,7 @@ from autofn.functions import (
     xlogy,
 )
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.within import NO_PART_OF_1
+from autofn.rewrite.within import LEAST, NO_PART_OF_1
 
 U = Symbol("U", real=True)
 V = Symbol("V", real=True)
@@ -783,6 +784,30 @@ def power_mean(parts: Sequence[tuple[Expr, Expr, Expr]], n: Expr, times: Expr, f
     return Piecewise((near, is_near), (far, True), evaluate=False)
 
 
+def less_root_of_squares(u: Expr, v: Expr, rest: Expr) -> Expr:
+    """u + v - sqrt(u**2 + v**2 + rest), by what the larger loses: u - sqrt(u**2 + w) <= 0."""
+    by_u = v - 2 * mean_any_root(-u, v**2 + rest)
+    by_v = u - 2 * mean_any_root(-v, u**2 + rest)
+    return Piecewise((by_u, u > v), (by_v, True), evaluate=False)
+
+
+def less_root_of_difference(u: Expr, v: Expr, mean: Callable[[Expr], Expr]) -> Expr:
+    """u + v - root of u - v, as twice the lesser and what the root is more than |u - v|.
+
+    mean: of w, half of w and its root.
+    """
+    above, below = 2 * v - 2 * mean(v - u), 2 * u - 2 * mean(u - v)
+    return Piecewise((above, u > v), (below, True), evaluate=False)
+
+
+def times_pow1pm1(u: Expr, v: Expr, exponent: Expr) -> Expr:
+    """v*((1 + u/v)**exponent - 1), v >= 0."""
+    # Marked as done by its bound.
+    beside = v * pow1pm1(u / Max(v, LEAST), exponent)
+    at_zero = power(u, exponent) * power(v, 1 - exponent)
+    return Piecewise((at_zero, Eq(v, 0)), (beside, True), evaluate=False)
+
+
 def _tanh_less_logcosh(u: Expr) -> Expr:
     # Marked as done by its bounds.
     some, twice = Max(Min(u, 2), -2), 2 * Abs(u)
@@ -1184,6 +1209,18 @@ BY_HAND = (
          U * sigmoid(-C) + V * sigmoid(C), _CANCELS, _HERBIE, {U: 1.0, V: 1e-5, C: 12.0}),
     Rule("mean by the sizes of exps", (U * exp(U) + V * exp(V)) / (exp(U) + exp(V)),
          U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("sum less the root of its squares", U + V - sqrt(U**2 + V**2),
+         less_root_of_squares(U, V, S.Zero), _CANCELS, _GOLDBERG, {U: 1e5, V: 1e-3}),
+    Rule("sum less the root of its difference", U + V - root_sum(U - V, C),
+         less_root_of_difference(U, V, lambda w: mean_root(w, C)), _CANCELS, _GOLDBERG,
+         {U: 1e9, V: 1.0, C: 0.1}),
+    Rule("v times a power of 1 + u/v, less 1", Abs(V) * pow1pm1(U / Abs(V), C),
+         times_pow1pm1(U, Abs(V), C),
+         "0 times infinity where v is 0", "Barron, A general and adaptive robust loss function",
+         {U: 0.7, V: 0.0, C: 1.0}),
+    Rule("v times exp, over what the exponent is", times_exp(V, -1 / U**2) / U,
+         times_exp(V / U, -1 / U**2), "0 over 0 where the exponent is infinite",
+         "two halves of the exponent, as in ldexp", {}),
     Rule("power mean", (power(U, C) / 2 + power(V, C) / 2) ** (1 / C),
          power_mean([(S.Half, U, S.One), (S.Half, V, S.One)], C, S.One,
                     power(power(U, C) / 2 + power(V, C) / 2, 1 / C)),

@@ -160,18 +160,23 @@ def farther(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     return [{**all_points[0], **ones, name: _single(FARTHER)} for name in tensors]
 
 
-HUGE = (2.0**66, 2.0**97)
-"""Whose squares overflow in single precision."""
+BEYOND_SQUARES = tuple(1.37 * 2.0 ** (sign * n) for sign in (1, -1) for n in (66, 97))
+"""Whose squares overflow, or vanish, in single precision."""
 
 
-def huge(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
-    """Points of several tensors where one is so huge that its powers overflow."""
+def beyond_squares(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+    """Points of several tensors where one is so huge that its powers overflow.
+
+    Or where all are so tiny that those vanish.
+    """
+    if len(tensors) == 1:
+        return []
     starts = [{**all_points[0], **dict.fromkeys(tensors, 1.0)}, *all_points[FROM]]
-    several = tensors if len(tensors) > 1 else ()
-    return [
-        {**start, name: _single(sign * 1.37 * size)}
-        for start, name, size, sign in itertools.product(starts, several, HUGE, (1, -1))
-    ]
+    found: list[Point] = []
+    for start, name, size, sign in itertools.product(starts, tensors, BEYOND_SQUARES, (1, -1)):
+        others = {} if size > 1 else {each: _single(start[each] * size) for each in tensors}
+        found.append({**start, **others, name: _single(sign * size)})
+    return found
 
 
 def in_turn(all_points: Sequence[Point], settings: Sequence[Mapping[str, float]]) -> list[Point]:

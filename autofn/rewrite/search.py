@@ -372,20 +372,26 @@ def fails_in_single(program: Program, sample: Sample) -> bool:
     lost = error(single, judged).bad
     if lost > 0 and lost > error(double, judged).bad:
         return True
-    return overflows(program, sample)
+    return _overflows(program, sample)
 
 
-def rescued(program: Program) -> Program | None:
-    """The program, tried again in double where its results are not finite.
+def rescued(program: Program, ordinary: Sample, beyond: Sample) -> Program | None:
+    """The program, tried again in double where its results are not finite or tiny, if that mends.
 
     For what is too seldom to be judged by. None of what has a first try already.
     """
     if program.arithmetic != "single" or program.first is not None:
         return None
-    return replace(program, arithmetic="rescued")
+    found, least = None, error(program, beyond)
+    ways: list[Arithmetic] = ["rescued"] if _is_often_zero(ordinary) else ["rescued", "wary"]
+    for arithmetic in ways if least.bad else ():
+        tried = replace(program, arithmetic=arithmetic)
+        if (left := error(tried, beyond)).bad < least.bad:
+            found, least = tried, left
+    return found
 
 
-def overflows(program: Program, sample: Sample) -> bool:
+def _overflows(program: Program, sample: Sample) -> bool:
     """Whether a result is not finite in single precision, and is in double."""
     single, double = (replace(program, arithmetic=each) for each in ("single", "double"))
     infinite = not_finite(single, sample)

@@ -43,6 +43,10 @@ VANISHING = frozenset(
 )
 """What is 0 where its argument is infinite."""
 
+NOTHING_LEFT = 1e30
+"""What an exponent is below where no power of its size, infinite or not, makes up for its
+exponential."""
+
 PAST = {SINGLE: 200, DOUBLE: 1500, DOUBLE_DOUBLE: 1500}
 EXPONENTIAL_OF_SUM = frozenset(
     op
@@ -293,6 +297,8 @@ def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
         or (op in VANISHING and not precise.is_finite(args[0]))
     ):
         return [*args[:-1], mpfr(0)]
+    if op in ("times_exp", "times_exp_of_sum") and args[1] < -NOTHING_LEFT:
+        return [args[0] if precise.is_finite(args[0]) else mpfr(0), *args[1:]]
     return args
 
 

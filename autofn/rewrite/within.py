@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sympy import Basic, Expr, Max, Min, Piecewise, Rational
+from sympy import Basic, Expr, Float, Max, Min, Piecewise, Rational
 from sympy.core.relational import GreaterThan, Relational, StrictGreaterThan
 
 from autofn import functions as heads
@@ -16,6 +16,9 @@ from autofn import trees
 
 NO_PART_OF_1 = Rational(1, 2**100)
 """A bound that marks what a rule has done with a positive u, which is beside 1."""
+
+LEAST = Float(2.0**-1022)
+"""One that marks what a rule has done with a u >= 0 where that is not 0."""
 
 Known = frozenset[Basic]
 """Conditions that hold."""
@@ -59,7 +62,7 @@ def _within(expr: Basic, known: Known, bounds: bool) -> Basic:
         return _chosen(expr, known, bounds)
     if bounds and isinstance(expr, Min | Max) and len(expr.args) == 2 and expr.args[0].is_number:
         bound, u = expr.args
-        if bound == NO_PART_OF_1:
+        if bound in (NO_PART_OF_1, LEAST):
             return _within(u, known, bounds)
         kept = u < bound if isinstance(expr, Min) else u > bound
         if any(_implies(each, kept) for each in known):

@@ -17,11 +17,11 @@ from ._tensors import add
 def _times_exp(v, u):
     """v * exp(u), in two halves: they overflow late, and not at all where v is 0.
 
-    0 where u is -inf and v infinite.
+    0 where u is below -1e30 and v infinite.
     """
     half = torch.exp(0.5 * u)
     half = torch.where((v == 0) & (half == math.inf), 0, half)
-    v = torch.where((u == -math.inf) & (abs(v) == math.inf), 0, v)
+    v = torch.where((u < -1e30) & (abs(v) == math.inf), 0, v)
     return v * half * half
 
 
