@@ -1680,6 +1680,34 @@ def test_second_slopes_of_a_heat_capacity_vanish_in_the_cold() -> None:
         assert abs(by_t) < 1e-20
 
 
+def test_shares_of_nothing_have_no_divergence() -> None:
+    @formula
+    def jensen_shannon(p, q):  # type: ignore[no-untyped-def]
+        m = (p + q) / 2
+        return (p * log(p / m) + q * log(q / m)) / 2
+
+    (variant,) = plan(jensen_shannon.definition, search=FIRST_ORDER).variants
+    forward, backward = (variant.kernels[each] for each in ("forward", "backward"))
+    assert simulated(forward, {"p": 0.0, "q": 0.0}) == [0.0]
+    assert simulated(backward, {"grad": 1.0, "p": 0.0, "q": 0.0}) == [0.0, 0.0]
+    at = {"p": 0.25, "q": 0.75}
+    want = (0.25 * math.log(0.5) + 0.75 * math.log(1.5)) / 2
+    assert simulated(forward, at) == [pytest.approx(want, rel=1e-6)]
+    slopes = simulated(backward, {"grad": 1.0, **at})
+    assert slopes == [pytest.approx(math.log(each) / 2, rel=1e-6) for each in (0.5, 1.5)]
+
+
+def test_what_a_sum_lost_is_nothing_at_infinity() -> None:
+    @formula
+    def preference(a, b, c, k: float = 0.1):  # type: ignore[no-untyped-def]
+        return log(1 + exp(-k * (a - b - c)))
+
+    (variant,) = plan(preference.definition, search=FIRST_ORDER).variants
+    at = {"a": 0.5, "b": math.inf, "c": -3.0, "k": 0.1}
+    assert simulated(variant.kernels["forward"], at) == [math.inf]
+    assert simulated(variant.kernels["forward"], {**at, "a": math.inf, "b": 1.0}) == [0.0]
+
+
 def test_squares_that_vanish_are_computed_again_in_double() -> None:
     @formula
     def norm(x, y):  # type: ignore[no-untyped-def]

@@ -133,6 +133,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Add):
         if (share := _log_of_share(node)) is not None:
             return _LESS_LOG, share
+        if (one := _of_one_nothing(node)) is not None:
+            return _TIMES_LOG, one
         if len(node.args) <= PAIRED:
             if (lesser := _less_root_of_difference(node)) is not None:
                 return _LESS_ROOT_OF_DIFFERENCE, lesser
@@ -173,7 +175,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         found = found or _first(REMOVABLE, lambda rule: _removed(rule, node, parameters))
         if found is None and (parts := _times_logs(node, parameters)) is not None:
             return _TIMES_LOG, parts
-        return found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
+        found = found or _first(PRODUCTS[-1:], lambda rule: _in_product(rule, node, parameters))
+        return found and (found[0], _of_nothing(found[1]))
     if isinstance(node, Pow):
         if (root := _root(node, parameters)) is not None:
             return (_ROOT_OF_EXP if root.has(sympy.exp) else _ROOT), root
@@ -1165,6 +1168,46 @@ def _without(factors: list[Expr], wanted: Sequence[Expr]) -> list[Expr] | None:
         if power != each:
             left.append(power / each)
     return left
+
+
+def _of_nothing(product: Expr) -> Expr:
+    """A product with v*log(m*v/(v + w)) as 0 where v + w is."""
+    for shares in Mul.make_args(product):
+        if not isinstance(shares, heads.xlogy):
+            continue
+        v, u = shares.args
+        for whole in Mul.make_args(sympy.denom(u)):
+            own = [each for each in Add.make_args(whole) if (each / v).is_number]
+            if len(own) == 1 and whole.is_Add and (sympy.numer(u) / v).is_number:
+                return _or_nothing(product, sympy.Eq(whole, 0))
+    return product
+
+
+def _or_nothing(value: Expr, where: Basic) -> Expr:
+    return sympy.Piecewise((S.Zero, where), (value, True), evaluate=False)
+
+
+def _is_of_xlogy(value: Expr) -> bool:
+    factors = itertools.chain.from_iterable(map(Mul.make_args, Add.make_args(value)))
+    return any(isinstance(each, heads.xlogy) for each in factors)
+
+
+def _of_one_nothing(node: Add) -> Expr | None:
+    """Terms that are 0 where the same is, in one branch: their derivatives cancel."""
+    found: dict[Basic, list[tuple[Expr, Expr]]] = {}
+    for term in node.args:
+        for factor in Mul.make_args(term):
+            if isinstance(factor, sympy.Piecewise) and len(factor.args) == 2:
+                (zero, where), (value, _) = factor.args
+                if zero == 0 and isinstance(where, sympy.Eq) and _is_of_xlogy(value):
+                    others = (each for each in Mul.make_args(term) if each is not factor)
+                    found.setdefault(where, []).append((term, Mul(*others, value)))
+                    break
+    for where, terms in found.items():
+        if len(terms) > 1:
+            left = [each for each in node.args if each not in [term for term, _ in terms]]
+            return Add(*left, _or_nothing(Add(*(value for _, value in terms)), where))
+    return None
 
 
 def _times_logs(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:

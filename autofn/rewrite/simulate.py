@@ -293,7 +293,7 @@ def _looked_at(op: str, args: list[Any], form: Format) -> list[Any]:
     NaN for what has overflowed."""
     far = PAST[form]
     if (op in EXPONENTIAL_OF_SUM and abs(args[-2]) > far) or (
-        (op == "softplus_of_sum" and args[-2] < -far)
+        (op == "softplus_of_sum" and (args[-2] < -far or not precise.is_finite(args[-2])))
         or (op in VANISHING and not precise.is_finite(args[0]))
     ):
         return [*args[:-1], mpfr(0)]

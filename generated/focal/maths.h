@@ -45,7 +45,8 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) || x == T(INFINITY) ? T(0) : rest)) +
+      autofn::log1p<kWay>(e);
 }
 
 // x within [low, high]; NaN stays NaN.

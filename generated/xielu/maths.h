@@ -50,7 +50,8 @@ AUTOFN_FN T times_sigmoid(T v, T x, R... rest) {
 // log(1 + exp(x)) = max(x, 0) + log1p(exp(-|x|)).
 template <autofn::Way kWay, typename T, typename... R> AUTOFN_FN T softplus(T x, R... rest) {
   const T e = autofn::value(autofn::decay<kWay>(std::fabs(x), (x < T(0) ? rest : -rest)...));
-  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) ? T(0) : rest)) + autofn::log1p<kWay>(e);
+  return ((x < T(0) ? T(0) : x) + ... + (x < T(0) || x == T(INFINITY) ? T(0) : rest)) +
+      autofn::log1p<kWay>(e);
 }
 
 // 1 + x / (K + 1) + x**2 / ((K + 1) (K + 2)) + ..., to x**(LAST - K).
