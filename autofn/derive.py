@@ -132,7 +132,7 @@ class Differentiator:
     def _of_log1p_over(self, expr: Mul, m: Expr, n: Expr, symbol: Symbol) -> Expr:
         y = heads.log1p(n * m)
         whole = m / heads.phi(S.One, y)
-        by_n = -((m / heads.phi(S.One, y)) ** 2) * heads.phi(Integer(2), -y)
+        by_n = -(whole**2) * heads.phi(Integer(2), -y)
         slope = self(m, symbol) / (1 + n * m) + by_n * self(n, symbol)
         rest = expr / whole
         return self(rest, symbol) * whole + rest * slope

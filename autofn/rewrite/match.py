@@ -424,8 +424,10 @@ def _power_mean(node: Pow) -> Expr | None:
     """(v*x**n + w*y**n)**(m/n) of weights that add up to 1, and any number of terms."""
     if node.exp.is_number or not isinstance(node.base, Add):
         return None
-    powers = sorted(node.base.atoms(heads.power), key=sympy.default_sort_key)
-    if not powers or sympy.expand(node.base.xreplace(dict.fromkeys(powers, S.One))) != 1:
+    factors = itertools.chain.from_iterable(map(Mul.make_args, node.base.args))
+    found = {each for each in factors if isinstance(each, heads.power)}
+    powers = sorted(found, key=sympy.default_sort_key)
+    if not powers:
         return None
     (_, n), *_ = (each.args for each in powers)
     multiples = [sympy.cancel(each.args[1] / n) for each in powers]
@@ -434,6 +436,8 @@ def _power_mean(node: Pow) -> Expr | None:
         return None
     weights = [node.base.coeff(each) for each in powers]
     if any(weight.has(*powers) or weight == 0 for weight in weights):
+        return None
+    if sympy.expand(node.base.xreplace(dict.fromkeys(powers, S.One))) != 1:
         return None
     parts = [
         (weight, each.args[0], multiple)
@@ -833,32 +837,26 @@ def _less_root_of_squares(left: list[Expr], term: Expr, u: Expr, beside: Expr) -
 def _less_root_of_difference(node: Add) -> Expr | None:
     """m*(root + u - v), of a root of u + v squared and more."""
     for term in node.args:
-        for q, root, mean in _roots_of_sums(term):
+        for q, root, mean, more in _roots_of_sums(term):
             m = term / root
             plus = [each for each in q.args if m * each in node.args]
             minus = [each for each in q.args if -m * each in node.args]
             if plus and minus and len(plus) + len(minus) == len(q.args):
                 rest = node - term - m * Add(*plus) + m * Add(*minus)
-                return rest - m * less_root_of_difference(-Add(*plus), Add(*minus), mean)
+                return rest - m * less_root_of_difference(-Add(*plus), Add(*minus), mean, more)
     return None
 
 
-def _roots_of_sums(term: Expr) -> Iterator[tuple[Expr, Expr, Callable[[Expr], Expr]]]:
-    """The sums, in a product, that a root has the square of, with it and half of w and it."""
+def _roots_of_sums(term: Expr) -> Iterator[tuple[Expr, Expr, type[Expr], Expr]]:
+    """The sums, in a product, that a root has the square of; it, the head of its mean, the rest."""
     for factor in Mul.make_args(term):
-        if isinstance(factor, heads.root_sum):
+        if isinstance(factor, heads.root_sum) and factor.args[0].is_Add:
             q, c = factor.args
-            if q.is_Add:
-                yield q, factor, functools.partial(_swapped, heads.mean_root, c)
+            yield q, factor, heads.mean_root, c
     for base, power in _powers_of_sums(term).items():
         for square in base.args if power == S.Half else ():
             if square.is_Pow and square.exp == 2 and square.base.is_Add:
-                mean = functools.partial(_swapped, heads.mean_any_root, base - square)
-                yield square.base, sqrt(base), mean
-
-
-def _swapped(head: type[Expr], v: Expr, u: Expr) -> Expr:
-    return head(u, v)
+                yield square.base, sqrt(base), heads.mean_any_root, base - square
 
 
 def _over_exponent(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:

@@ -791,12 +791,12 @@ def less_root_of_squares(u: Expr, v: Expr, rest: Expr) -> Expr:
     return Piecewise((by_u, u > v), (by_v, True), evaluate=False)
 
 
-def less_root_of_difference(u: Expr, v: Expr, mean: Callable[[Expr], Expr]) -> Expr:
+def less_root_of_difference(u: Expr, v: Expr, mean: type[Expr], rest: Expr) -> Expr:
     """u + v - root of u - v, as twice the lesser and what the root is more than |u - v|.
 
-    mean: of w, half of w and its root.
+    mean: of w and rest, half of w and the root.
     """
-    above, below = 2 * v - 2 * mean(v - u), 2 * u - 2 * mean(u - v)
+    above, below = 2 * v - 2 * mean(v - u, rest), 2 * u - 2 * mean(u - v, rest)
     return Piecewise((above, u > v), (below, True), evaluate=False)
 
 
@@ -1212,7 +1212,7 @@ BY_HAND = (
     Rule("sum less the root of its squares", U + V - sqrt(U**2 + V**2),
          less_root_of_squares(U, V, S.Zero), _CANCELS, _GOLDBERG, {U: 1e5, V: 1e-3}),
     Rule("sum less the root of its difference", U + V - root_sum(U - V, C),
-         less_root_of_difference(U, V, lambda w: mean_root(w, C)), _CANCELS, _GOLDBERG,
+         less_root_of_difference(U, V, mean_root, C), _CANCELS, _GOLDBERG,
          {U: 1e9, V: 1.0, C: 0.1}),
     Rule("v times a power of 1 + u/v, less 1", Abs(V) * pow1pm1(U / Abs(V), C),
          times_pow1pm1(U, Abs(V), C),

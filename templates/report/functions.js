@@ -140,7 +140,8 @@ const F = (() => {
     },
     pow1pm1: (x, y) => Math.expm1(y * Math.log1p(x)),
     along: (d, v) => (d === 0 ? 0 : v),
-    times_exp: (v, u) => (v === 0 || Math.exp(u) === 0 ? 0 : v * Math.exp(u)),
+    times_exp: (v, u) =>
+      v === 0 || (u < -1e30 && Math.abs(v) === Infinity) ? 0 : v * Math.exp(u),
     xlogy: (v, u) => (v === 0 && u >= 0 ? 0 : v * Math.log(u)),
     xlog1py: (v, u) => (v === 0 && u >= -1 ? 0 : v * Math.log1p(u)),
   };
