@@ -972,48 +972,61 @@ def test_second_derivatives_whose_parts_overflow_first() -> None:
     assert all(map(mp.isfinite, simulated(variant.kernels["double_backward"], at)))
 
 
-def test_difference_quotients_have_values_where_both_are_equal() -> None:
+@formula
+def mean_difference(a, b, c, d):  # type: ignore[no-untyped-def]
+    return 2 * ((a - d) - (b - c)) / log((a - d) / (b - c))
+
+
+@formula
+def duhamel(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
+    return k * (exp(-k * x) - exp(-k * y)) / (y - x)
+
+
+@formula
+def share(x):  # type: ignore[no-untyped-def]
+    return x * log(x) / (1 - x)
+
+
+@formula
+def chord(x, y):  # type: ignore[no-untyped-def]
+    return (sympy.cos(x) - sympy.cos(y)) / (x - y) * exp(x)
+
+
+@formula(domain={"x": sympy.Interval(0, sympy.oo), "y": sympy.Interval(0, sympy.oo)})
+def roots(x, y):  # type: ignore[no-untyped-def]
+    return y * (sympy.sqrt(3 * x) - sympy.sqrt(3 * y)) / (y - x)
+
+
+@formula(domain={"t": sympy.Interval(0, sympy.oo)})
+def absorbed(t, ka, ke, v: float = 30.0):  # type: ignore[no-untyped-def]
+    return 100 * ka / (v * (ka - ke)) * (exp(-ke * t) - exp(-ka * t))
+
+
+EQUAL = {
+    absorbed: [({"t": 2.0, "ka": 0.5, "ke": 0.5, "v": 30.0}, mp.exp(-1) * 100 / 30)],
+    roots: [({"x": 2.0, "y": 2.0}, -mp.sqrt(1.5))],
+    mean_difference: [
+        ({"a": 90.0, "b": 70.0, "c": 30.0, "d": 50.0}, 80),
+        ({"a": 30.0, "b": 50.0, "c": 70.0, "d": 50.0}, -40),
+    ],
+    duhamel: [
+        ({"x": 0.7, "y": 0.7, "k": 1.5}, 1.5**2 * mp.exp(-1.5 * 0.7)),
+        ({"x": -60.0, "y": 80.0, "k": 1.0}, mp.exp(60) / 140),
+    ],
+    share: [({"x": 1.0}, -1)],
+    chord: [({"x": 0.7, "y": 0.7}, -mp.sin(0.7) * mp.exp(0.7))],
+}
+
+
+@pytest.mark.parametrize("made", EQUAL, ids=lambda made: made.definition.name)
+def test_difference_quotients_have_values_where_both_are_equal(made: Formula) -> None:
     """At any multiple, of differences in several tensors, and in derivatives."""
-
-    @formula
-    def exchanger(a, b, c, d):  # type: ignore[no-untyped-def]
-        return 2 * ((a - d) - (b - c)) / log((a - d) / (b - c))
-
-    @formula
-    def duhamel(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
-        return k * (exp(-k * x) - exp(-k * y)) / (y - x)
-
-    @formula
-    def share(x):  # type: ignore[no-untyped-def]
-        return x * log(x) / (1 - x)
-
-    @formula
-    def chord(x, y):  # type: ignore[no-untyped-def]
-        return (sympy.cos(x) - sympy.cos(y)) / (x - y) * exp(x)
-
-    @formula(domain={"x": sympy.Interval(0, sympy.oo), "y": sympy.Interval(0, sympy.oo)})
-    def roots(x, y):  # type: ignore[no-untyped-def]
-        return y * (sympy.sqrt(3 * x) - sympy.sqrt(3 * y)) / (y - x)
-
-    @formula(domain={"t": sympy.Interval(0, sympy.oo)})
-    def absorbed(t, ka, ke, v: float = 30.0):  # type: ignore[no-untyped-def]
-        return 100 * ka / (v * (ka - ke)) * (exp(-ke * t) - exp(-ka * t))
-
-    for made, at, value in (
-        (absorbed, {"t": 2.0, "ka": 0.5, "ke": 0.5, "v": 30.0}, mp.exp(-1) * 100 / 30),
-        (roots, {"x": 2.0, "y": 2.0}, -mp.sqrt(1.5)),
-        (exchanger, {"a": 90.0, "b": 70.0, "c": 30.0, "d": 50.0}, 80),
-        (exchanger, {"a": 30.0, "b": 50.0, "c": 70.0, "d": 50.0}, -40),
-        (duhamel, {"x": 0.7, "y": 0.7, "k": 1.5}, 1.5**2 * mp.exp(-1.5 * 0.7)),
-        (duhamel, {"x": -60.0, "y": 80.0, "k": 1.0}, mp.exp(60) / 140),
-        (share, {"x": 1.0}, -1),
-        (chord, {"x": 0.7, "y": 0.7}, -mp.sin(0.7) * mp.exp(0.7)),
-    ):
-        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
+    (variant,) = plan(made.definition, search=FIRST_ORDER).variants
+    for at, value in EQUAL[made]:
         (got,) = simulated(variant.kernels["forward"], at)
-        assert abs(got - value) <= 1e-6 * abs(value), made.definition.name
+        assert abs(got - value) <= 1e-6 * abs(value)
         slopes = simulated(variant.kernels["backward"], {"grad": 1.0, "out": 1.0, **at})
-        assert all(mp.isfinite(slope) for slope in slopes), made.definition.name
+        assert all(mp.isfinite(slope) for slope in slopes)
 
 
 def test_quotients_of_exponentials_less_1_do_not_overflow() -> None:
@@ -1309,78 +1322,85 @@ def test_a_tensor_is_clamped_far_from_what_other_inputs_may_be() -> None:
     assert simulated(variant.forward, {"x": -math.inf, "beta": 1.0}) == [0]
 
 
-def test_quotients_and_logarithms_of_what_vanishes_have_values() -> None:
+@formula
+def slerp(x, y, k: float = 0.3):  # type: ignore[no-untyped-def]
+    return sympy.sin(k * x) / sympy.sin(x) * y + (exp(k * x) - 1) / (exp(x) - 1)
+
+
+@formula
+def censored(x, y):  # type: ignore[no-untyped-def]
+    return -log((1 + sympy.erf((y - x) / sympy.sqrt(2))) / 2)
+
+
+@formula
+def decay(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
+    return log(k / 2 * exp(k * y) * sympy.erfc(x) / (1 + exp(-y)))
+
+
+@formula
+def between(x, y):  # type: ignore[no-untyped-def]
+    return -log(1 / (1 + exp(-x)) - 1 / (1 + exp(-y)))
+
+
+@formula
+def opacity(x, y, k: float = 20.0):  # type: ignore[no-untyped-def]
+    density = 1 / (1 + exp(-k * x))
+    return (density - 1 / (1 + exp(-k * y))) / density
+
+
+@formula
+def current(x, k: float = 0.3):  # type: ignore[no-untyped-def]
+    return exp(k * x) - exp(-(1 - k) * x)
+
+
+@formula
+def chain(x, k: float = 50.0):  # type: ignore[no-untyped-def]
+    return (1 / (1 - x) ** 2 - 1 + x) / k
+
+
+@formula
+def brillouin(x, k: float = 2.0):  # type: ignore[no-untyped-def]
+    wide, narrow = (2 * k + 1) / (2 * k), 1 / (2 * k)
+    return wide * sympy.coth(wide * x) - narrow * sympy.coth(narrow * x)
+
+
+@formula
+def written_out(x, j: float = 2.5):  # type: ignore[no-untyped-def]
+    a = (2 * j + 1) / (2 * j)
+    narrow = sympy.cosh(x / (2 * j)) / sympy.sinh(x / (2 * j))
+    return a * sympy.cosh(a * x) / sympy.sinh(a * x) - narrow / (2 * j)
+
+
+@formula
+def bose(x, k: float = 2.0):  # type: ignore[no-untyped-def]
+    return 1 / (exp(k * x) - 1) - 1 / (k * x)
+
+
+VANISHING = {
+    brillouin: ({"x": 0.0, "k": 2.0}, {"x": 1e-9, "k": 2.0}, {"x": 60.0, "k": 2.0}),
+    written_out: ({"x": 1e-12, "j": 2.5}, {"x": 1e27, "j": 2.5}),
+    bose: ({"x": 0.0, "k": 2.0}, {"x": 1e-9, "k": 2.0}),
+    slerp: ({"x": 0.0, "y": 0.7, "k": 0.3},),
+    censored: ({"x": 60.0, "y": 0.7}, {"x": 7e9, "y": 0.7}),
+    decay: ({"x": 37.0, "y": -41.0, "k": 1.5},),
+    between: ({"x": -240.0, "y": -241.0}, {"x": 240.0, "y": 239.5}),
+    opacity: ({"x": -51.0, "y": -52.0, "k": 20.0},),
+    current: ({"x": 3e-20, "k": 0.3},),
+    chain: ({"x": 3e-20, "k": 50.0},),
+}
+
+
+@pytest.mark.parametrize("made", VANISHING, ids=lambda made: made.definition.name)
+def test_quotients_and_logarithms_of_what_vanishes_have_values(made: Formula) -> None:
     """At 0, where an exponential or erfc underflows, and where both of two sigmoids do."""
-
-    @formula
-    def slerp(x, y, k: float = 0.3):  # type: ignore[no-untyped-def]
-        return sympy.sin(k * x) / sympy.sin(x) * y + (exp(k * x) - 1) / (exp(x) - 1)
-
-    @formula
-    def censored(x, y):  # type: ignore[no-untyped-def]
-        return -log((1 + sympy.erf((y - x) / sympy.sqrt(2))) / 2)
-
-    @formula
-    def decay(x, y, k: float = 1.5):  # type: ignore[no-untyped-def]
-        return log(k / 2 * exp(k * y) * sympy.erfc(x) / (1 + exp(-y)))
-
-    @formula
-    def between(x, y):  # type: ignore[no-untyped-def]
-        return -log(1 / (1 + exp(-x)) - 1 / (1 + exp(-y)))
-
-    @formula
-    def opacity(x, y, k: float = 20.0):  # type: ignore[no-untyped-def]
-        density = 1 / (1 + exp(-k * x))
-        return (density - 1 / (1 + exp(-k * y))) / density
-
-    @formula
-    def current(x, k: float = 0.3):  # type: ignore[no-untyped-def]
-        return exp(k * x) - exp(-(1 - k) * x)
-
-    @formula
-    def chain(x, k: float = 50.0):  # type: ignore[no-untyped-def]
-        return (1 / (1 - x) ** 2 - 1 + x) / k
-
-    @formula
-    def brillouin(x, k: float = 2.0):  # type: ignore[no-untyped-def]
-        wide, narrow = (2 * k + 1) / (2 * k), 1 / (2 * k)
-        return wide * sympy.coth(wide * x) - narrow * sympy.coth(narrow * x)
-
-    @formula
-    def written_out(x, j: float = 2.5):  # type: ignore[no-untyped-def]
-        a = (2 * j + 1) / (2 * j)
-        narrow = sympy.cosh(x / (2 * j)) / sympy.sinh(x / (2 * j))
-        return a * sympy.cosh(a * x) / sympy.sinh(a * x) - narrow / (2 * j)
-
-    @formula
-    def bose(x, k: float = 2.0):  # type: ignore[no-untyped-def]
-        return 1 / (exp(k * x) - 1) - 1 / (k * x)
-
-    for made, at in (
-        (brillouin, {"x": 0.0, "k": 2.0}),
-        (brillouin, {"x": 1e-9, "k": 2.0}),
-        (brillouin, {"x": 60.0, "k": 2.0}),
-        (written_out, {"x": 1e-12, "j": 2.5}),
-        (written_out, {"x": 1e27, "j": 2.5}),
-        (bose, {"x": 0.0, "k": 2.0}),
-        (bose, {"x": 1e-9, "k": 2.0}),
-        (slerp, {"x": 0.0, "y": 0.7, "k": 0.3}),
-        (censored, {"x": 60.0, "y": 0.7}),
-        (censored, {"x": 7e9, "y": 0.7}),
-        (decay, {"x": 37.0, "y": -41.0, "k": 1.5}),
-        (between, {"x": -240.0, "y": -241.0}),
-        (between, {"x": 240.0, "y": 239.5}),
-        (opacity, {"x": -51.0, "y": -52.0, "k": 20.0}),
-        (current, {"x": 3e-20, "k": 0.3}),
-        (chain, {"x": 3e-20, "k": 50.0}),
-    ):
-        (variant,) = plan(made.definition, search=FIRST_ORDER).variants
+    (variant,) = plan(made.definition, search=FIRST_ORDER).variants
+    for at in VANISHING[made]:
         (reference,) = exact(variant.forward, {**at, "x": at["x"] or 1e-60})
         for name in ("forward", "backward"):
             values = simulated(variant.kernels[name], {"grad": 1.0, **at})  # type: ignore[index]
-            assert all(abs(value) < 2e20 for value in values), (made.definition.name, name)
+            assert all(abs(value) < 2e20 for value in values), name
         (value,) = simulated(variant.kernels["forward"], at)
-        assert abs(value - reference) <= 1e-6 * abs(reference) + 1e-55, made.definition.name
+        assert abs(value - reference) <= 1e-6 * abs(reference) + 1e-55
 
 
 def test_a_fraction_with_a_root_is_one_fraction() -> None:
