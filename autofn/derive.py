@@ -39,6 +39,7 @@ from autofn.recognise import check_supported, recognise
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.near_zero import series, with_regimes
 from autofn.rewrite.phi_quotients import bounded
+from autofn.rewrite.removable import is_same, poles_in_exponents
 from autofn.rewrite.within import chosen, known_in, settled, unbounded
 
 
@@ -82,6 +83,8 @@ class Differentiator:
         if isinstance(expr, Mul):
             if (mean := _log1p_over(expr)) is not None:
                 return self._of_log1p_over(expr, *mean, symbol)
+            if (powers := self._of_powers_over_poles(expr, symbol)) is not None:
+                return powers
             terms = []
             for i, factor in enumerate(expr.args):
                 by = self(factor, symbol)
@@ -118,7 +121,25 @@ class Differentiator:
                     terms.append(partial * by)
         return Add(*terms)
 
+    def _of_powers_over_poles(self, expr: Mul, symbol: Symbol) -> Expr | None:
+        """Of u**n/n, where n may be 0, or such a term in a sum: u**(n - 1) times that of u."""
+        poles = [f.base for f in expr.args if f.is_Pow and f.exp == -1]
+        poles = [pole for pole in poles if symbol not in trees.symbols(pole) and pole.free_symbols]
+        for factor in expr.args if poles else ():
+            rest = expr / factor
+            if isinstance(factor, heads.power) and symbol not in trees.symbols(factor.args[1]):
+                u, n = factor.args
+                for pole in poles:
+                    if (ratio := sympy.cancel(n / pole)).is_number and symbol in trees.symbols(u):
+                        slope = heads.power(u, n - 1) * self(u, symbol)
+                        return slope * ratio * rest * pole + factor * self(rest, symbol)
+            elif isinstance(factor, Add) and any(_is_power_of(poles, term) for term in factor.args):
+                return Add(*(self(term * rest, symbol) for term in factor.args))
+        return None
+
     def _of_branches(self, expr: Piecewise, symbol: Symbol) -> Expr:
+        if (slope := self._of_far_branch(expr, symbol)) is not None:
+            return slope
         first = series(expr)
         branches: list[tuple[Expr, Basic]] = []
         for (value, where), known in zip(expr.args, known_in(expr), strict=True):
@@ -128,6 +149,17 @@ class Differentiator:
                 slope = chosen(self(unbounded(value, known), symbol), known)
             branches.append((slope, where))
         return _piecewise(*branches)
+
+    def _of_far_branch(self, expr: Piecewise, symbol: Symbol) -> Expr | None:
+        """Of powers over poles in their exponents, with regimes there: of them as they are, which
+        is shorter, where it has no such poles, or can have regimes.
+        """
+        *regimes, (far, _) = expr.args
+        poles = poles_in_exponents(far)
+        if not poles or symbol in poles or not all(is_same(near, far) for near, _ in regimes):
+            return None
+        slope = self(far, symbol)
+        return slope if not poles_in_exponents(slope) or with_regimes(slope) != slope else None
 
     def _of_log1p_over(self, expr: Mul, m: Expr, n: Expr, symbol: Symbol) -> Expr:
         y = heads.log1p(n * m)
@@ -152,6 +184,15 @@ class Differentiator:
             return None
         vanishes = exponent.is_Rational is not True or exponent < 1
         return k if k < 0 or (vanishes and symbol in self._scales) else None
+
+
+def _is_power_of(poles: list[Expr], term: Expr) -> bool:
+    """Whether a term has a power with a multiple of one of these as its exponent."""
+    return any(
+        isinstance(factor, heads.power) and sympy.cancel(factor.args[1] / pole).is_number
+        for factor in Mul.make_args(term)
+        for pole in poles
+    )
 
 
 def _log1p_over(expr: Mul) -> tuple[Expr, Expr] | None:

@@ -10,7 +10,7 @@ from sympy import Expr, Piecewise, Symbol, cos, exp, log, pi, sin, tanh
 from autofn import Learnable, formula
 from autofn import functions as heads
 from autofn.compact import compact
-from autofn.plan import plan
+from autofn.plan import FIRST_ORDER, plan
 from autofn.recognise import recognise
 from autofn.rewrite.formats import DOUBLE, SINGLE
 from autofn.rewrite.near_zero import with_regimes, without_series
@@ -120,23 +120,77 @@ def test_it_is_read_without_its_regimes() -> None:
     assert without_series(own) == own
 
 
-def test_kernels_have_the_values_and_gradients() -> None:
+@formula
+def exchanger(n, c):  # type: ignore[no-untyped-def]
+    return (1 - exp(-n * (1 - c))) / (1 - c * exp(-n * (1 - c)))
+
+
+@formula
+def beats(t, a: Learnable = 1.0, b: Learnable = 2.0):  # type: ignore[no-untyped-def]
+    return (cos(a * t) - cos(b * t)) / (b**2 - a**2)
+
+
+@pytest.mark.parametrize(
+    ("op", "at"),
+    [(exchanger, {"n": 1.5, "c": 1.0}), (beats, {"t": 0.75, "a": 2.0, "b": 2.0})],
+    ids=["exchanger", "beats"],
+)
+def test_kernels_have_the_values_and_gradients(op, at) -> None:  # type: ignore[no-untyped-def]
     """Of all precisions, and of parameters as of tensors."""
+    (variant,) = plan(op.definition).variants
+    at = {**at, "grad": 1.0, "_d_n": 1.0, "_d_c": 1.0, "_d_t": 1.0, "_d_a": 1.0, "_d_b": 1.0}
+    for name, kernel in variant.kernels.items():
+        truths = exact(kernel, at)
+        assert all(map(mp.isfinite, truths))
+        for form, program, digits in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 1e-13)):
+            for got, want in zip(simulated(program or kernel, at, form), truths, strict=True):
+                assert abs(got - want) <= digits * max(abs(want), 1), (name, form)
 
-    @formula
-    def exchanger(n, c):  # type: ignore[no-untyped-def]
-        return (1 - exp(-n * (1 - c))) / (1 - c * exp(-n * (1 - c)))
 
-    @formula
-    def beats(t, a: Learnable = 1.0, b: Learnable = 2.0):  # type: ignore[no-untyped-def]
-        return (cos(a * t) - cos(b * t)) / (b**2 - a**2)
+@formula
+def tweedie(y, mu, k: float = 1.5):  # type: ignore[no-untyped-def]
+    terms = y ** (2 - k) / ((1 - k) * (2 - k)) - y * mu ** (1 - k) / (1 - k)
+    return 2 * (terms + mu ** (2 - k) / (2 - k))
 
-    for op, at in ((exchanger, {"n": 1.5, "c": 1.0}), (beats, {"t": 0.75, "a": 2.0, "b": 2.0})):
-        (variant,) = plan(op.definition).variants
-        at = {**at, "grad": 1.0, "_d_n": 1.0, "_d_c": 1.0, "_d_t": 1.0, "_d_a": 1.0, "_d_b": 1.0}
-        for name, kernel in variant.kernels.items():
-            truths = exact(kernel, at)
-            assert all(map(mp.isfinite, truths))
-            for form, program, digits in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 1e-13)):
-                for got, want in zip(simulated(program or kernel, at, form), truths, strict=True):
-                    assert abs(got - want) <= digits * max(abs(want), 1), (name, form)
+
+@formula
+def alpha(y, mu, k: float = 0.5):  # type: ignore[no-untyped-def]
+    return (y**k * mu ** (1 - k) - k * y - (1 - k) * mu) / (k * (k - 1))
+
+
+@formula
+def tsallis(y, k: float = 1.5):  # type: ignore[no-untyped-def]
+    return (y - y**k) / (k - 1)
+
+
+LIMITS = [
+    (tweedie, 1, lambda y, m: 2 * (y * mp.log(y / m) - y + m)),
+    (tweedie, 2, lambda y, m: 2 * (y / m - mp.log(y / m) - 1)),
+    (alpha, 0, lambda y, m: m * mp.log(m / y) - m + y),
+    (alpha, 1, lambda y, m: y * mp.log(y / m) - y + m),
+    (tsallis, 1, lambda y: -y * mp.log(y)),
+]
+
+
+@pytest.mark.parametrize(
+    ("op", "k", "limit"), LIMITS, ids=[f"{op.definition.name} {k}" for op, k, _ in LIMITS]
+)
+def test_powers_over_poles_in_their_exponents(op, k, limit) -> None:  # type: ignore[no-untyped-def]
+    """Deviances and divergences have their limits, and digits beside them; of y = 0 as well."""
+    (variant,) = plan(op.definition, search=FIRST_ORDER).variants
+    names = [leaf.name for leaf in op.definition.tensors]
+    point = [0.75, 2.5][: len(names)]
+    slopes = [
+        mp.diff(limit, point, tuple(int(j == i) for j in range(len(point))))
+        for i in range(len(point))
+    ]
+    for step in (0.0, 1e-9, -1e-9):
+        at = {**dict(zip(names, point, strict=True)), "k": k + step}
+        (value,) = simulated(variant.kernels["forward"], at)
+        assert value == pytest.approx(float(limit(*point)), rel=1e-6)
+        found = simulated(variant.kernels["backward"], {"grad": 1.0, **at})
+        assert found == [pytest.approx(float(each), rel=1e-6) for each in slopes]
+    if k == 1:
+        at = {**at, "k": 1.0, "y": 0.0}
+        nothing = 2.5 * (2 if op is tweedie else 1) if "mu" in names else 0
+        assert simulated(variant.kernels["forward"], at) == [nothing]

@@ -21,7 +21,7 @@ from autofn import trees
 from autofn.compact import EXPANDED, LIMIT, terms_at_most
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.polynomials import SINGLE, coefficients, linear, terms_below
-from autofn.rewrite.removable import divided_out, is_same, may_be_product
+from autofn.rewrite.removable import divided_out, is_same, may_be_product, over_one
 from autofn.rewrite.within import unbounded
 
 RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
@@ -71,6 +71,8 @@ def with_regimes(node: Basic) -> Basic:
         )
         if limited is not None:
             return _with_divisors(limited)
+    if isinstance(node, Add) and (limited := _divided_sum(node)) is not None:
+        return _with_divisors(limited)
     if isinstance(node, heads.power | heads.pow1pm1 | sympy.Pow):
         limited = _limited_power(node)
         if limited is not None:
@@ -506,6 +508,17 @@ def _divided_out(node: Mul) -> Expr | None:
         return found
     far = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
     return Piecewise(*found.args[:-1], (far, True), evaluate=False)
+
+
+def _divided_sum(node: Add) -> Expr | None:
+    """`divided_out` of a sum of fractions with poles that it has not."""
+    parts = over_one(node)
+    found = divided_out(parts[0], _log1p_over) if parts is not None else None
+    if parts is None or not isinstance(found, Piecewise) or found.args[-1][0] != parts[0]:
+        return None
+    near = [(value + with_regimes(parts[1]), where) for value, where in found.args[:-1]]
+    far = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
+    return Piecewise(*near, (far, True), evaluate=False)
 
 
 def _limited_power(node: Expr) -> Expr | None:

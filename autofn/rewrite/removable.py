@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -102,6 +102,48 @@ def _divided_out(node: Mul) -> Expr | None:
     best = min((each for each in found if each is not None), key=_cost, default=None)
     again = _divided_out(best) if isinstance(best, Mul) else None
     return best if again is None else again
+
+
+def over_one(node: Add) -> tuple[Mul, Expr] | None:
+    """The terms of a sum with poles in their exponents over one divisor, and the other terms.
+
+    The poles of y**(2 - k)/((1 - k)*(2 - k)) - y*m**(1 - k)/(1 - k) + m**(2 - k)/(2 - k) are none.
+    """
+    if not poles_in_exponents(node):
+        return None
+    parts = [(term, *_poles(term)) for term in node.args]
+    whole = Mul(*dict.fromkeys(_upright(base) for _, bases, _ in parts for base in bases))
+    found = [sympy.cancel(whole * term / rest) * rest for term, bases, rest in parts if bases]
+    product = Add(*found) / whole
+    others = Add(*(term for term, bases, _ in parts if not bases))
+    return (product, others) if product.is_Mul else None
+
+
+def poles_in_exponents(expr: Expr) -> frozenset[Symbol]:
+    """The symbols that a sum is, or its terms are, divided by, and that powers in it are to."""
+    terms = [term for factor in Mul.make_args(expr) for term in Add.make_args(factor)]
+    bases = [base for term in [*terms, expr] for base in _poles(term)[0]]
+    found = frozenset[Symbol]().union(*map(trees.symbols, bases))
+    if not found:
+        return found
+    powers = (each for each in trees.nodes(expr) if isinstance(each, heads.power))
+    exponents = frozenset[Symbol]().union(*(trees.symbols(each.args[1]) for each in powers))
+    return found & exponents
+
+
+def _poles(term: Expr) -> tuple[list[Expr], Expr]:
+    """What a term is divided by that is linear in one symbol, and the term without."""
+    poles = [
+        factor
+        for factor in Mul.make_args(term)
+        if factor.is_Pow and factor.exp == -1 and len(trees.symbols(factor.base)) == 1
+        if linear(factor.base, *trees.symbols(factor.base)) is not None
+    ]
+    return [factor.base for factor in poles], term / Mul(*poles)
+
+
+def _upright(base: Expr) -> Expr:
+    return -base if base.could_extract_minus_sign() else base
 
 
 def _in_branches(node: Mul) -> Expr | None:
@@ -210,16 +252,29 @@ def _without_zeros(node: Mul, factors: list[_Factor], variable: _Variable) -> Ex
 
 def _beside(near: dict[Expr, tuple[Expr, Expr | None]], node: Expr, u: Expr) -> Expr:
     """The product without its zeros where that is better, and as it is elsewhere."""
-    for without, change in near.values():
-        if change is not None:
-            return Piecewise((without, change < 1), (node, True), evaluate=False)
+    changes = {point: change for point, (_, change) in near.items() if change is not None}
+    numbers = [point for point in changes if point.is_number]
+    if len(numbers) > 1:
+        changes = {point: Max(changes[point], _nearness(u, point, numbers)) for point in numbers}
+    elif changes:
+        changes = dict([next(iter(changes.items()))])
+    if changes:
+        branches = [(near[point][0], change < 1) for point, change in changes.items()]
+        return Piecewise(*branches, (node, True), evaluate=False)
     for point, (without, _) in near.items():
         if point == 0 or not point.is_number:
             return without
     for point, (without, _) in near.items():
-        clear = min(abs(point - other) for other in (S.Zero, *near) if other != point) / 2
-        node = Piecewise((without, Abs(u - point) / clear < 1), (node, True), evaluate=False)
+        is_near = _nearness(u, point, {S.Zero, *near}) < 1
+        node = Piecewise((without, is_near), (node, True), evaluate=False)
     return node
+
+
+def _nearness(u: Expr, point: Expr, points: Collection[Expr]) -> Expr:
+    """What is below 1 nearer to a point than halfway to the next of them."""
+    clear = min(abs(point - other) for other in points if other != point) / 2
+    size: Expr = Abs(u - point) / clear
+    return size
 
 
 def _points(bottoms: list[Expr]) -> list[Expr]:
@@ -346,6 +401,14 @@ def _elementary(node: Basic) -> Basic:
     return plain
 
 
+def _times_log(v: Expr, u: Expr) -> Expr:
+    """v * log(u), 0 where v is."""
+    number, rest = v.as_coeff_Mul()
+    if rest.could_extract_minus_sign():
+        number, rest = -number, -rest
+    return number * (sympy.log(u) if rest == 1 else heads.xlogy(rest, u))
+
+
 def _is_square(value: Expr) -> bool:
     if not value.free_symbols or not value.is_polynomial(*value.free_symbols):
         return False
@@ -436,8 +499,7 @@ class _Differences:
             rise *= heads.sigmoid(2 * (value - expr.args[0]))
             return sympy.tanh(value), (1 - expr * sympy.tanh(value)) * rise
         if isinstance(expr, heads.power):
-            base, exponent = expr.args
-            return self(sympy.exp(exponent * sympy.log(base)))
+            return self._of_power(*expr.args)
         if isinstance(expr, heads.Head):
             definition = expr.definition(*expr.args)
             if not definition.has(Piecewise) and not isinstance(definition, heads.Head):
@@ -453,8 +515,10 @@ class _Differences:
         return before, total
 
     def _of_power(self, base: Expr, exponent: Expr) -> tuple[Expr, Expr]:
-        if exponent.free_symbols:
+        if exponent.free_symbols and _T in trees.symbols(base):
             return self(sympy.exp(exponent * sympy.log(base)))
+        if exponent.free_symbols:
+            return self._of_exponent(base, exponent)
         value, slope = self(base)
         if exponent in (S.Half, -S.Half):
             if _is_square(value):  # of |z - 1|, which is z - 1 on one side alone
@@ -468,6 +532,16 @@ class _Differences:
         if exponent > 0:
             return value**n, slope
         return value**-n, -slope / (base * self._nonzero(value)) ** n
+
+    def _of_exponent(self, base: Expr, exponent: Expr) -> tuple[Expr, Expr]:
+        """Of base**exponent, the base without `_T`. Where it is 0, so is its logarithm's multiple
+        by a difference of exponents that is 0, or by the power.
+        """
+        value, slope = self(exponent)
+        whole = base**value if value.is_number else heads.power(base, value)
+        z = _times_log(slope * (_T - self.point), base)
+        self._changes.append(z)
+        return whole, _times_log(slope * whole, base) * heads.phi(S.One, z)
 
     def _rise(self, u: Expr, value: Expr, slope: Expr) -> Expr:
         """(exp(u - value) - 1)/(t - a)."""
