@@ -152,11 +152,16 @@ def direction_name(name: str) -> str:
     return f"_d_{name}"
 
 
-def plan(definition: Definition, *, search: Container[Pass] = PASSES) -> Plan:
+def plan(
+    definition: Definition,
+    *,
+    search: Container[Pass] = PASSES,
+    passes: Container[Pass] = PASSES,
+) -> Plan:
     """The plan of a definition. Raises FormulaError where a gradient cannot be had as asked.
 
     search: whose best kernels to look for; of others those that no earlier search found are as
-    derived.
+    derived. passes: without double backward its programs, and those of vjp_jvp, are empty.
     """
     namer = Namer(leaf.name for leaf in definition.leaves)
     many = len(definition.output_names) > 1
@@ -181,7 +186,7 @@ def plan(definition: Definition, *, search: Container[Pass] = PASSES) -> Plan:
         for leaf in definition.differentiable
     )
     variants = tuple(
-        _variant(definition, variant, derivation, vjp, outputs, grads, saved, search)
+        _variant(definition, variant, derivation, vjp, outputs, grads, saved, search, passes)
         for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True)
     )
     return Plan(definition, outputs, grads, saved, saved_for, variants)
@@ -238,6 +243,7 @@ def _variant(
     grads: tuple[str, ...],
     saved: tuple[str, ...],
     search: Container[Pass],
+    wanted: Container[Pass],
 ) -> VariantPlan:
     present = [leaf for leaf in definition.differentiable if leaf.symbol in derivation.variables]
     numbers = _number_inputs(definition)
@@ -276,9 +282,10 @@ def _variant(
     # Not so if an output takes the place of what it was made of.
     of_one = not derivation.own and not any(name in outputs for name in saved)
     alike = derivation.variables if of_one else ()
+    twice = "double_backward" in wanted
     seconds = tuple(
         dataclasses.replace(each, expr=_by_cotangent(each.expr, derivation, frozenset(moving)))
-        for each in second_order(vjp, symbols, moving, *known, alike)
+        for each in (second_order(vjp, symbols, moving, *known, alike) if twice else ())
     )
     double_results = _results(
         seconds, tuple(each.name for _, each in vjp_inputs), tangents, like=True
@@ -338,15 +345,12 @@ def _variant(
             made = dataclasses.replace(made, wide=wide)
         chosen[name] = dataclasses.replace(made, first=first_tries[name]), decision
     pushed = [(direction(s), _directed(each)) for s, each in vjp_inputs]
+    along_pushed = tuple(symbol for symbol, _ in pushed)
+    tangents_of_vjp = pushed_forward(vjp, symbols, along_pushed, *known, alike) if twice else ()
     vjp_jvp = _lowered(
         [*pushed, *vjp_inputs, *numbers],
         fixed,
-        _results(
-            pushed_forward(vjp, symbols, tuple(s for s, _ in pushed), *known, alike),
-            tuple(leaf.name for leaf in present),
-            pushed,
-            like=True,
-        ),
+        _results(tangents_of_vjp, tuple(leaf.name for leaf in present), pushed, like=True),
     )
     return VariantPlan(
         variant.key,
