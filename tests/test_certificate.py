@@ -111,7 +111,13 @@ NAIVE = {
 
 
 @compiled
-@pytest.mark.parametrize("name", NAIVE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] if name in ("bell", "gompertz") else [])
+        for name in NAIVE
+    ],
+)
 def test_naive_formulas_come_out_stable(name: str) -> None:
     """Values and limits; away from what cancels in the gradient of `cubic`, gradients too."""
     definition = formula(_body(name)).definition
@@ -150,7 +156,7 @@ def test_outside_formulas_meet_the_bars(name: str) -> None:
     assert not missed
 
 
-FULL = ("tanh", "mish", "huber")
+FULL = (*(pytest.param(name, marks=pytest.mark.slow) for name in ("tanh", "mish")), "huber")
 
 
 @compiled

@@ -16,7 +16,7 @@ from sympy import Expr, Symbol, exp, log, tanh
 
 from autofn import formula
 from autofn.functions import sigmoid, softplus
-from autofn.plan import kernels, plan
+from autofn.plan import FIRST_ORDER, kernels, plan
 from autofn.program import Input, Node, Output, Program, Result, lower
 from autofn.rewrite.heads import exp_within
 from autofn.rewrite.normal_form import direct_form
@@ -141,7 +141,8 @@ def mixed(x, y):
 
 
 def test_what_is_computed_in_double_is_tried_in_double() -> None:
-    program = next(each for k, each in kernels(plan(mixed.definition)) if k.pass_name == "backward")
+    made = plan(mixed.definition, passes=FIRST_ORDER)
+    program = next(each for k, each in kernels(made) if k.pass_name == "backward")
     assert program.is_in_double
     assert program.first is not None
     assert program.first.is_in_double and program.first.cost < 0.6 * program.cost
@@ -153,7 +154,8 @@ def test_what_is_computed_in_double_is_tried_in_double() -> None:
 
 
 def test_16_bit_types_in_another_arithmetic_do_not_try_it() -> None:
-    program = next(each for k, each in kernels(plan(mixed.definition)) if k.pass_name == "backward")
+    made = plan(mixed.definition, passes=FIRST_ORDER)
+    program = next(each for k, each in kernels(made) if k.pass_name == "backward")
     assert program.tries_first
     assert not replace(program, arithmetic="rescued").tries_first
     assert not replace(program, arithmetic="single").tries_first
