@@ -18,7 +18,7 @@ from autofn import functions
 
 pytestmark = pytest.mark.usefixtures("pytorch_path")
 
-PARTS, OFTEN = 5, 3
+PARTS = 5
 """So that workers share them."""
 
 COUNT = 50
@@ -66,10 +66,7 @@ def limited(seconds: float) -> Iterator[None]:
         assume(False)
 
 
-@pytest.mark.parametrize(
-    "part",
-    [pytest.param(k, marks=[pytest.mark.slow] if k >= OFTEN else []) for k in range(PARTS)],
-)
+@pytest.mark.parametrize("part", range(PARTS))
 def test_random_formulas_agree_with_mpmath(part: int) -> None:
     found: set[Expr] = set()
     failures: list[str] = []
