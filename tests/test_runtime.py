@@ -117,7 +117,7 @@ def extra(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], 
     folder = tmp_path_factory.mktemp("runtime")
     (folder / "formulas.py").write_text(EXTRA, encoding="utf-8")
     for each in load_file(folder / "formulas.py"):
-        package = generate(each.definition)
+        package = generate(each.definition, search=False)
         target = folder / "runtime_extra" / package.name
         target.mkdir(parents=True)
         for path, text in package.files:
