@@ -320,11 +320,12 @@ def _variant(
         if decision.in_pytorch is not None:
             programs[name] = limits(decision.in_pytorch, references[name], exact)
         # It is read: only what is wrong at the default values is worth the lines.
+        as_run = _in_double if decision.fails_as_derived else simulated
         programs[name] = limits.inside(
-            programs[name], references[name], simulated, rescue=False, at_defaults=True
+            programs[name], references[name], as_run, rescue=False, at_defaults=True
         )
         made = limits(program, references[name], simulated)
-        made = limits.inside(made, references[name], simulated)
+        made = limits.inside(made, references[name], _again)
         if made.wide is not None:
             in_double = functools.partial(simulated, form=DOUBLE)
             wide = limits(made.wide, references[name], in_double)
@@ -364,6 +365,19 @@ def _variant(
         {name: program for name, (program, _) in chosen.items()},
         tuple(decision for _, decision in chosen.values()),
     )
+
+
+def _in_double(program: Program, point: Point) -> list[Any]:
+    return simulated(dataclasses.replace(program, arithmetic="double"), point)
+
+
+def _again(program: Program, point: Point) -> list[Any]:
+    """Simulated, with what is 0 computed again where kernels do: the search does not rely on it."""
+    found = simulated(program, point)
+    if program.arithmetic != "wary" or 0 not in found:
+        return found
+    again = _in_double(program, point)
+    return [other if value == 0 else value for value, other in zip(found, again, strict=True)]
 
 
 def _by_cotangent(

@@ -1787,6 +1787,35 @@ def test_a_power_mean_has_its_limit_where_the_exponent_vanishes() -> None:
     assert by_n == pytest.approx(limit * 0.25 * 0.75 / 2 * math.log(1.5) ** 2, rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("point", "slopes"),
+    [
+        ((1e20, 1e20), (math.sqrt(0.5), math.sqrt(0.5))),
+        ((3e30, -4e30), (0.6, -0.8)),
+        ((1e20, 1.0), (1, 1e-20)),
+        ((math.inf, 1.0), (1, 0)),
+        ((-1e19, math.inf), (0, 1)),
+        ((3e-30, 4e-30), (0.6, 0.8)),
+    ],
+)
+def test_a_direction_is_right_where_both_of_its_parts_are_large(
+    point: tuple[float, float], slopes: tuple[float, float]
+) -> None:
+    @formula
+    def length(x, y):  # type: ignore[no-untyped-def]
+        return sympy.sqrt(x**2 + y**2)
+
+    program = best(length.definition).kernels["backward"]
+    # As a kernel does, which computes again what is 0: the simulation does not rely on that.
+    in_double = replace(program, arithmetic="double")
+    at = dict(zip(("x", "y"), point, strict=True), grad=1.0)
+    assert program.arithmetic == "wary"
+    for got, again, slope in zip(
+        simulated(program, at), simulated(in_double, at), slopes, strict=True
+    ):
+        assert (got or again) == pytest.approx(slope, rel=1e-6)
+
+
 def test_quotients_are_looked_at_where_they_are_large() -> None:
     made = Formula.from_expr(exp(-5 / x) + 1, name="arrhenius").definition
     (result,) = made.variants[0].outputs

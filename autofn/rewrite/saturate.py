@@ -36,6 +36,10 @@ or exponentials have vanished in any dtype; the input's powers have not overflow
 FARTHER = Float("4e28")
 """Instead of `HUGE`, where that does and is not squared: other inputs may be that large, too."""
 
+LARGEST = Float("3.4e38", 17)
+"""Instead of `HUGE` where that is wrong beside other inputs that are larger: x/sqrt(x**2 + y**2) is
+computed in double where its parts overflow."""
+
 FAR = (4e18, 3e20, 3e25)
 """Where a program must have the same value to be constant from the first on."""
 
@@ -86,8 +90,8 @@ class Finite:
                 continue
             sides = self._sides(lowered, results, name, x, self._levels)
             kept = _clamped(results, x, sides)
-            if not _raises(results, x):
-                farther = _clamped(results, x, _farther(sides))
+            for level in self._farther(lowered, results, kept, name, x):
+                farther = _clamped(results, x, [(level(low), level(high)) for low, high in sides])
                 if farther != kept and not any(self._failures(lowered(farther), name)):
                     kept = farther
             if any(each.expr is not None and each.expr.has(*COSTLY) for each in results):
@@ -103,6 +107,34 @@ class Finite:
                     kept = parts
             results = kept
         return _shared(results)
+
+    def _farther(
+        self,
+        lowered: Callable[[list[Result]], Program],
+        results: list[Result],
+        kept: list[Result],
+        name: str,
+        x: Symbol,
+    ) -> list[Callable[[Expr | None], Expr | None]]:
+        """Other levels to clamp x at than `HUGE`, if there are any."""
+        if not _raises(results, x):
+            return [lambda level: FARTHER if level == HUGE else level]
+        if kept == results or len(self._tensors) < 2:
+            return []
+        if all(map(_is_kept, self._all_large(lowered(results)), self._all_large(lowered(kept)))):
+            return []
+        return [lambda level: LARGEST if level == HUGE else level]
+
+    def _all_large(self, program: Program) -> list[Any]:
+        """The values where all tensors are beyond `HUGE`."""
+        sizes = (1.3e19, 4.1e19, 1e25, 1e30)
+        points = [
+            {name: sign * size * 1.37**k for k, (name, _) in enumerate(self._tensors)}
+            for size in sizes
+            for sign in (-1, 1)
+        ]
+        values = (exact(program, {**self._defaults, **point}) for point in points)
+        return [value for row in values for value in row]
 
     def _in_parts(
         self,
@@ -286,15 +318,6 @@ def _raises(results: list[Result], x: Symbol) -> bool:
         node.is_Pow and node.exp.is_number and node.exp > 1 and x in trees.symbols(node.base)
         for node in powers
     )
-
-
-def _farther(
-    sides: list[tuple[Expr | None, Expr | None]],
-) -> list[tuple[Expr | None, Expr | None]]:
-    def level(each: Expr | None) -> Expr | None:
-        return FARTHER if each == HUGE else each
-
-    return [(level(low), level(high)) for low, high in sides]
 
 
 def _shared(results: list[Result]) -> list[Result]:
