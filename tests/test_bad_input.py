@@ -202,9 +202,9 @@ def test_such_names_compile_and_compute(here: Path) -> None:
             from sympy import exp
             from autofn import Learnable, formula
             @formula
-            def int_(double, INFINITY, torch, half: Learnable = 2.0,
+            def int_(double, INFINITY, ctx, torch, β, half: Learnable = 2.0,
                      threadIdx: float = 1.5, NULL: float = 0.5, self: float = 1.0):
-                return (double * exp(-INFINITY) + torch * half) * threadIdx + NULL
+                return (double * INFINITY + exp(-ctx**2) * torch + β * half) * threadIdx + NULL
             """
         )
     )

@@ -90,8 +90,9 @@ class Finite:
                 continue
             sides = self._sides(lowered, results, name, x, self._levels)
             kept = _clamped(results, x, sides)
-            for level in self._farther(lowered, results, kept, name, x):
-                farther = _clamped(results, x, [(level(low), level(high)) for low, high in sides])
+            if (other := self._other_level(lowered, results, kept, x)) is not None:
+                levels = [(other if a == HUGE else a, other if b == HUGE else b) for a, b in sides]
+                farther = _clamped(results, x, levels)
                 if farther != kept and not any(self._failures(lowered(farther), name)):
                     kept = farther
             if any(each.expr is not None and each.expr.has(*COSTLY) for each in results):
@@ -108,22 +109,20 @@ class Finite:
             results = kept
         return _shared(results)
 
-    def _farther(
+    def _other_level(
         self,
         lowered: Callable[[list[Result]], Program],
         results: list[Result],
         kept: list[Result],
-        name: str,
         x: Symbol,
-    ) -> list[Callable[[Expr | None], Expr | None]]:
-        """Other levels to clamp x at than `HUGE`, if there are any."""
+    ) -> Expr | None:
+        """What to clamp x at instead of `HUGE`; None where that is as good as any."""
         if not _raises(results, x):
-            return [lambda level: FARTHER if level == HUGE else level]
+            return FARTHER
         if kept == results or len(self._tensors) < 2:
-            return []
-        if all(map(_is_kept, self._all_large(lowered(results)), self._all_large(lowered(kept)))):
-            return []
-        return [lambda level: LARGEST if level == HUGE else level]
+            return None
+        before, after = (self._all_large(lowered(each)) for each in (results, kept))
+        return None if all(map(_is_kept, before, after)) else LARGEST
 
     def _all_large(self, program: Program) -> list[Any]:
         """The values where all tensors are beyond `HUGE`."""
