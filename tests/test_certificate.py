@@ -111,13 +111,7 @@ NAIVE = {
 
 
 @compiled
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=[pytest.mark.slow] if name in ("bell", "gompertz") else [])
-        for name in NAIVE
-    ],
-)
+@pytest.mark.parametrize("name", NAIVE)
 def test_naive_formulas_come_out_stable(name: str) -> None:
     """Values and limits; away from what cancels in the gradient of `cubic`, gradients too."""
     definition = formula(_body(name)).definition
