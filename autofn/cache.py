@@ -23,3 +23,11 @@ def folder(name: str) -> Path | None:
     except OSError:
         return None
     return found if os.access(found, os.W_OK) else None
+
+
+def own_folder(name: str) -> Path | None:
+    """The same for what is executed or unpickled: None, too, where it is another user's."""
+    found = folder(name)
+    if found is None or (hasattr(os, "getuid") and found.stat().st_uid != os.getuid()):
+        return None
+    return found

@@ -51,7 +51,7 @@ from autofn.rewrite.search import (
     with_first_try,
 )
 from autofn.rewrite.simulate import simulated
-from autofn.rewrite.truth import Point, exact
+from autofn.rewrite.truth import Point, exact, exact_at
 
 Role = Literal["tensor", "parameter", "number"]
 Pass = Literal["forward", "backward", "double_backward"]
@@ -451,14 +451,14 @@ class _Search:
     @functools.cached_property
     def _points(self) -> list[Point]:
         """With the outputs; not computed for searches that are remembered."""
-        return [self._with_outputs(point) for point in self._given]
+        return self._with_outputs(self._given)
 
     @functools.cached_property
     def _of_arguments(self) -> list[Point]:
         exprs = [each.expr for each in self._forward[1] if each.expr is not None]
         arguments = [self._argument(u) for u in sample.arguments_of(exprs, self._tensors)]
         given = sample.of_arguments(self._given, self._tensors, arguments)
-        return [self._with_outputs(point) for point in sample.inside(given, self._domains)]
+        return self._with_outputs(sample.inside(given, self._domains))
 
     @functools.cached_property
     def _far(self) -> list[Point]:
@@ -473,24 +473,26 @@ class _Search:
             else []
         )
         found += sample.at_sizes(self._given, self._tensors, sample.BELOW_BORDERS)
-        inside = sample.inside(found, self._domains)
-        return [self._with_outputs(point, DOUBLE) for point in inside]
+        return self._with_outputs(sample.inside(found, self._domains), DOUBLE)
 
     @functools.cached_property
     def _forward_program(self) -> Program:
         inputs, results = self._forward
         return lower(inputs, results, self._fixed)
 
-    def _with_outputs(self, point: Point, form: Format = SINGLE) -> Point:
-        """A point with the outputs there, as backward gets them."""
-        values = exact(self._forward_program, point)
-        with mp.workprec(EXACT):
-            outputs = {
-                output.name: float(rounded(value, form))
-                for output, value in zip(self._forward_program.outputs, values, strict=True)
-                if value is not None
-            }
-        return {**point, **outputs}
+    def _with_outputs(self, points: Sequence[Point], form: Format = SINGLE) -> list[Point]:
+        """Points with the outputs there, as backward gets them."""
+        names = [output.name for output in self._forward_program.outputs]
+        found: list[Point] = []
+        for point, values in zip(points, exact_at(self._forward_program, points), strict=True):
+            with mp.workprec(EXACT):
+                outputs = {
+                    name: float(rounded(value, form))
+                    for name, value in zip(names, values, strict=True)
+                    if value is not None
+                }
+            found.append({**point, **outputs})
+        return found
 
     def _judged(self, pass_name: Pass, program: Program) -> Sample:
         """The truths of a program at all points, with those beside roots and beside extremes.
@@ -504,9 +506,9 @@ class _Search:
         alone = self._cotangents_alone(program)
         if second and len(self._tensors) != 1:
             farther = sample.inside(sample.farther(self._given, self._tensors), self._domains)
-            huge = [
-                self._with_outputs({**point, **one}) for one in alone or [{}] for point in farther
-            ]
+            huge = self._with_outputs(
+                [{**point, **one} for one in alone or [{}] for point in farther]
+            )
             points = sample.half(points)
             points += [*sample.in_turn(points, alone), *huge]
             return sampled(program, points, frozenset(self._tensors))
@@ -515,7 +517,7 @@ class _Search:
         takes_outputs = not names.isdisjoint(each.name for each in program.inputs)
 
         def values(point: Point) -> list[Any]:
-            return exact(program, self._with_outputs(point) if takes_outputs else point)
+            return exact(program, self._with_outputs([point])[0] if takes_outputs else point)
 
         extreme: list[Point] = []
         for cotangents in ({}, *alone):
@@ -528,7 +530,7 @@ class _Search:
                 extreme += sample.beside_extremes(*given, sample.SIZES)
                 extreme += sample.at_sizes(at, self._tensors, sample.CARRIES)
         inside = sample.inside(extreme, self._domains)
-        points += [*sample.in_turn(points, alone), *map(self._with_outputs, inside)]
+        points += [*sample.in_turn(points, alone), *self._with_outputs(inside)]
         return sampled(program, points, frozenset(self._tensors))
 
     def _cotangents_alone(self, program: Program) -> Sequence[Mapping[str, float]]:
@@ -540,17 +542,17 @@ class _Search:
     def _on_a_ladder(self, reference: Program) -> Sample:
         points = sample.inside(sample.on_a_ladder(self._given, self._tensors), self._domains)
         points += sample.in_turn(points, self._cotangents_alone(reference))
-        return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
+        return sampled(reference, self._with_outputs(points), frozenset(self._tensors))
 
     def _beyond_squares(self, reference: Program) -> Sample:
         points = sample.inside(sample.beyond_squares(self._given, self._tensors), self._domains)
         points = sample.in_turn(points, self._cotangents_alone(reference) or [{}])
-        return sampled(reference, map(self._with_outputs, points), frozenset(self._tensors))
+        return sampled(reference, self._with_outputs(points), frozenset(self._tensors))
 
     def _closer(self, reference: Program) -> Closer:
         def judged(points: Sequence[Point]) -> Sample:
             given = [{n: v for n, v in each.items() if n in self._given[0]} for each in points]
-            inside = map(self._with_outputs, sample.inside(given, self._domains))
+            inside = self._with_outputs(sample.inside(given, self._domains))
             return sampled(reference, inside, frozenset(self._tensors))
 
         return Closer(self._given, self._tensors, judged)
@@ -589,7 +591,7 @@ class _Search:
         binades = sample.inside(
             sample.at_sizes(self._given, self._tensors, sample.BINADES), self._domains
         )
-        kept += map(self._with_outputs, binades)
+        kept += self._with_outputs(binades)
         tensors = {each.name for _, each in inputs if ELEMENT in each.axes}
         for form in (BFLOAT16, FLOAT16):
             points = [

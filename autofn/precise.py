@@ -29,6 +29,9 @@ WIDEST = 2**600
 """Exponents of two beyond which mpmath's numbers are infinite, and 0 below its negative: exp(1e25)
 is a number, of which multiples, powers and inverses are looked at."""
 
+OUT_OF_RANGE = (gmpy2.OverflowResultError, gmpy2.UnderflowResultError)
+"""What MPFR has no exponent for."""
+
 IN_RANGE = 2**29
 """Exponents of two that MPFR has by far."""
 
@@ -66,7 +69,7 @@ def evaluated(precision: int, compute: Callable[[Make], Any]) -> Any:
     gmpy2.set_context(context(precision))
     try:
         return compute(quick)
-    except (gmpy2.OverflowResultError, gmpy2.UnderflowResultError):
+    except OUT_OF_RANGE:
         pass
     finally:
         gmpy2.set_context(before)

@@ -116,8 +116,11 @@ class Candidates:
                 yield from self._of((name,), _within_one_limit(found))
             form = functools.partial(form, expm1_too=True)
             if one != self._derived and (found := _mapped(form, one, self._tensors)) != one:
-                sized = [each.changed(of_size) for each in _within_one_limit(found)]
-                yield from self._of(("in one regime", name), sized)
+                limited = _within_one_limit(found)
+                # In conditions, which `of_size` makes of them, SymPy multiplies pieces out.
+                if not any(each.expr is not None and each.expr.has(Piecewise) for each in limited):
+                    sized = [each.changed(of_size) for each in limited]
+                    yield from self._of(("in one regime", name), sized)
 
     def _in_one_regime(self, expr: Expr) -> Expr:
         return in_one_regime(expr, self._lowered) if expr.has(Piecewise) else expr
@@ -207,6 +210,8 @@ def _mapped(form: Form, results: list[Result], tensors: frozenset[Symbol]) -> li
     return [each.changed(lambda expr: _in_form(form, expr, tensors)) for each in results]
 
 
+# Most forms leave most results as they are, and are asked for the same again by other forms.
+@functools.lru_cache(maxsize=1000)
 def _in_form(form: Form, expr: Expr, tensors: frozenset[Symbol]) -> Expr:
     """The expression in a form, branch by branch; a clamped input is an input."""
     if isinstance(expr, Piecewise):

@@ -16,7 +16,7 @@ from autofn.program import Program
 from autofn.rewrite.formats import EXACT, SINGLE, Format, of_mpfr, rounded
 from autofn.rewrite.machine import Column
 from autofn.rewrite.simulate import Columns, columns, in_form, in_single
-from autofn.rewrite.truth import Point, exact
+from autofn.rewrite.truth import Point, exact_at
 
 
 @dataclass(frozen=True)
@@ -79,13 +79,13 @@ class Sample:
             if any(math.isinf(value) for value in point.values()):
                 near = [False] * len(self.truths[number])
             else:
-                beside = [
-                    exact(
-                        self.program,
-                        {n: v * s if n in self.scaled else v for n, v in point.items()},
-                    )
-                    for s in NEAR_ROOT
-                ]
+                beside = exact_at(
+                    self.program,
+                    [
+                        {n: v * s if n in self.scaled else v for n, v in point.items()}
+                        for s in NEAR_ROOT
+                    ],
+                )
                 near = [
                     value is not None and any(each[k] * value < 0 for each in beside)
                     for k, value in enumerate(self.truths[number])
@@ -100,7 +100,7 @@ class Sample:
             return columns((), ()), np.zeros((0, 0), bool)
         names = sorted(self.scaled & {each.name for each in self.program.inputs})
         points = [{**self.points[0], name: math.nan} for name in names]
-        found = [exact(self.program, point) for point in points]
+        found = exact_at(self.program, points)
         are_nan = [[value is not None and bool(mp.isnan(value)) for value in row] for row in found]
         return columns(points, [None] * len(points)), np.array(are_nan)
 
@@ -145,7 +145,7 @@ def sampled(
     scaled: the names of the inputs that are tensors. form: what the results are to be.
     """
     kept = tuple(points)
-    truths = tuple(tuple(_judged(value, form) for value in exact(program, point)) for point in kept)
+    truths = tuple(tuple(_judged(value, form) for value in row) for row in exact_at(program, kept))
     return Sample(kept, truths, program, scaled)
 
 

@@ -25,7 +25,7 @@ from autofn.rewrite.formats import EXACT
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.saturate import BETWEEN, NOTHING
 from autofn.rewrite.simulate import columns, in_single
-from autofn.rewrite.truth import Point, exact
+from autofn.rewrite.truth import Point, exact, exact_at
 
 FAR = (("1.377e12", "1.377e22"), ("1.377e60", "1.377e90"))
 """Pairs of points that show where a function goes. At the nearer ones the digits suffice for sums
@@ -516,7 +516,7 @@ def _limits(reference: Program, others: Point, name: str, sign: int) -> list[Exp
     for near, nearer in FAR:
         with mp.workprec(EXACT):
             points = [mp.mpf(near) + mp.mpf(step) for step in ("0", *BESIDE)] + [mp.mpf(nearer)]
-            rows = [exact(reference, {**others, name: sign * each}) for each in points]
+            rows = exact_at(reference, [{**others, name: sign * each} for each in points])
         for k, values in enumerate(zip(*rows, strict=True)):
             if found[k] is None and all(isinstance(value, mp.mpf) for value in values):
                 found[k] = _approached([_or_zero(value) for value in values])

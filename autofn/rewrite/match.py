@@ -934,8 +934,12 @@ def _less_part(ratio: Expr, parameters: frozenset[Symbol]) -> Expr | None:
     for factor in Mul.make_args(ratio):
         if _is_piecewise(factor):
             others = Mul(*(each for each in Mul.make_args(ratio) if each is not factor))
-            rests = [(_less_part(others * part, parameters), where) for part, where in factor.args]
-            if all(rest is not None for rest, _ in rests):
+            rests = []
+            for part, where in factor.args:
+                if (rest := _less_part(others * part, parameters)) is None:
+                    break
+                rests.append((rest, where))
+            else:
                 return sympy.Piecewise(*rests, evaluate=False)
         whole, power = factor.as_base_exp()
         if power != -1 or not isinstance(whole, Add):

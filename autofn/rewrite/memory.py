@@ -49,19 +49,11 @@ def recalled(question: str) -> tuple[Any] | None:
 
 
 def _path(question: str) -> Path | None:
-    folder = _folder()
+    folder = cache.own_folder("search")
     if folder is None:
         return None
     key = hashlib.sha256(f"{_sources()}\n{question}".encode()).hexdigest()
     return folder / f"{key}.pickle"
-
-
-def _folder() -> Path | None:
-    """Where answers are kept; None where there is no place, or it is another user's."""
-    found = cache.folder("search")
-    if found is None or (hasattr(os, "getuid") and found.stat().st_uid != os.getuid()):
-        return None
-    return found
 
 
 @functools.cache

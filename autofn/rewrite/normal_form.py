@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import sympy
 from sympy import Abs, Dummy, Expr, Function, Integer, Mul, Piecewise, Poly, S, Symbol, exp
@@ -117,6 +118,8 @@ def _rewritten(entry: Expr, u: Expr, tensors: frozenset[Symbol]) -> Expr | None:
     return result.xreplace(factored.shown)
 
 
+# Of an expression, several forms and the programs of several dtypes ask for the same.
+@lru_cache(maxsize=1000)
 def _factored(entry: Expr, u: Expr) -> _Factored | None:
     """An expression as one of t = exp(u); None if it is not rational, or its terms may cancel."""
     t = Dummy("t", positive=True)

@@ -27,7 +27,7 @@ from autofn.rewrite.heads import HUGE
 from autofn.rewrite.near_zero import T
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.simulate import simulated
-from autofn.rewrite.truth import exact
+from autofn.rewrite.truth import exact, exact_at
 
 NEAR = (Integer(16), Integer(64), Integer(1024))
 """From one of these on, exponentials of exponentials of an input, sums of exponentials with others,
@@ -132,8 +132,8 @@ class Finite:
             for size in sizes
             for sign in (-1, 1)
         ]
-        values = (exact(program, {**self._defaults, **point}) for point in points)
-        return [value for row in values for value in row]
+        rows = exact_at(program, [{**self._defaults, **point} for point in points])
+        return [value for row in rows for value in row]
 
     def _in_parts(
         self,
@@ -182,11 +182,12 @@ class Finite:
     def _far(self, lowered: Callable[[list[Result]], Program], name: str, expr: Expr) -> list[Any]:
         """The values of a part far out, beyond all levels."""
         program = lowered([Result("part", expr)])
-        return [
-            exact(program, {**self._defaults, name: sign * float(NEAR[0]) * step})[0]
+        points = [
+            {**self._defaults, name: sign * float(NEAR[0]) * step}
             for sign in (-1, 1)
             for step in BETWEEN
         ]
+        return [row[0] for row in exact_at(program, points)]
 
     def _failures(self, program: Program, name: str, *, finite: bool = False) -> Iterator[bool]:
         """Per point, at infinity too, whether some output is NaN, or not finite and should be."""
@@ -228,8 +229,9 @@ class Finite:
         found = []
         for directions in self._directions(programs[0]):
             given = {**self._defaults, **directions}
-            values = [exact(program, {**given, name: each}) for program in programs for each in at]
-            found.append([_is_constant(column) for column in zip(*values, strict=True)])
+            points = [{**given, name: each} for each in at]
+            rows = [row for program in programs for row in exact_at(program, points)]
+            found.append([_is_constant(column) for column in zip(*rows, strict=True)])
         return [all(each) for each in zip(*found, strict=True)]
 
     def _directions(self, program: Program) -> list[dict[str, float]]:

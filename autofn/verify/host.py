@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from autofn.resources import templates
+from autofn.verify.compiled import Compilation
 
 # C++20 defines left shifts into the sign, the way that compilers have always had them.
 # Blocks of few threads, so that small tensors take several. Compiling takes most of the time of a
@@ -83,22 +84,23 @@ def _output(command: list[str]) -> str:
         return ""
 
 
-def start_build(tools: Toolchain, package: Path, folder: Path) -> subprocess.Popen[str]:
-    """Starts the compiler on the kernels of `package`; its output is `folder`/kernels.so."""
-    return subprocess.Popen(
-        [*command(tools, package), "-o", str(folder / "kernels.so")],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+def start_build(tools: Toolchain, package: Path, folder: Path) -> Compilation:
+    """Starts the compiler on the kernels of `package`; its output is `folder`/kernels.so.
 
-
-def command(tools: Toolchain, package: Path) -> list[str]:
-    """The compiler's command but for its output."""
+    The package lies in the folder.
+    """
     host = templates() / "host"
-    return [
-        tools.compiler, *tools.flags, f"-I{host}", f"-I{package}", str(host / "driver.cpp")
+    within = package.relative_to(folder)
+    command = [
+        tools.compiler, *tools.flags, f"-I{host}", f"-I{within}", str(host / "driver.cpp")
     ]  # fmt: skip
+    sources = [*kernel_sources(package), *(each for each in host.rglob("*") if each.is_file())]
+    return Compilation(command, "kernels.so", folder, sources)
+
+
+def kernel_sources(package: Path) -> list[Path]:
+    """The files of a package that the CUDA kernels are made of."""
+    return [each for each in package.iterdir() if each.suffix in (".h", ".cu", ".cuh")]
 
 
 def build_plainly(package: Path, library: Path) -> Path | str:

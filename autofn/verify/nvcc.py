@@ -8,7 +8,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from autofn.verify.host import first_error
+from autofn.verify.compiled import Compilation
+from autofn.verify.host import first_error, kernel_sources
 from autofn.verify.job import Level
 from autofn.verify.report import Row
 
@@ -31,40 +32,27 @@ def find() -> str | None:
     return shutil.which("nvcc") or (shutil.which(f"{home}/bin/nvcc") if home else None)
 
 
-def start(nvcc: str, package: Path, folder: Path, level: Level) -> subprocess.Popen[str]:
-    """Starts one compilation for all architectures of the level."""
+def start(nvcc: str, package: Path, folder: Path, level: Level) -> Compilation:
+    """Starts one compilation for all architectures of the level. The package is in the folder."""
     targets = [f"-gencode=arch=compute_{a},code=sm_{a}" for a in ARCHITECTURES[level]]
-    return subprocess.Popen(
-        [
-            nvcc,
-            *FLAGS,
-            *targets,
-            "-fatbin",
-            "-o",
-            str(folder / "kernels.fatbin"),
-            str(package / "kernels.cu"),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    source = package.relative_to(folder) / "kernels.cu"
+    command = [nvcc, *FLAGS, *targets, "-fatbin", str(source)]
+    return Compilation(command, "kernels.fatbin", folder, kernel_sources(package))
 
 
 def not_run(level: Level) -> list[Row]:
     return [Row(backend(a), CHECK, "not run", "nvcc not found") for a in ARCHITECTURES[level]]
 
 
-def finish(process: subprocess.Popen[str], level: Level) -> list[Row]:
+def finish(compilation: Compilation, level: Level) -> list[Row]:
     """One row per architecture: registers and spills, or the compiler's first error."""
     architectures = ARCHITECTURES[level]
     try:
-        output, _ = process.communicate(timeout=TIMEOUT)
+        succeeded, output = compilation.wait(TIMEOUT)
     except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
         detail = f"nvcc took more than {TIMEOUT} s"
         return [Row(backend(a), CHECK, "failed", detail) for a in architectures]
-    if process.returncode:
+    if not succeeded:
         return [Row(backend(a), CHECK, "failed", first_error(output)) for a in architectures]
     return [_row(a, output) for a in architectures]
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import pickle
 import shutil
-import subprocess
 import tempfile
 import threading
 from collections.abc import Callable, Collection, Sequence
@@ -15,6 +14,7 @@ from typing import Literal
 from autofn.model import Definition
 from autofn.package import Package, write
 from autofn.verify import host, nvcc
+from autofn.verify.compiled import Compilation
 from autofn.verify.job import Level
 from autofn.verify.process import Worker
 from autofn.verify.report import (
@@ -103,7 +103,7 @@ class _Run:
         self.without = without
         self.tools = "left out" if HOST in without else host.toolchain()
         self.workers: list[Worker] = []
-        self.compilers: list[subprocess.Popen[str]] = []
+        self.compilers: list[Compilation] = []
         self.nvcc: threading.Thread | None = None
         self.closed = False
 
@@ -154,13 +154,11 @@ class _Run:
         for worker in self.workers:
             worker.close()
         for compiler in self.compilers:
-            if compiler.poll() is None:
-                compiler.kill()
+            compiler.kill()
         if self.nvcc is not None:
             self.nvcc.join()  # it reads what its compiler says
         for compiler in self.compilers:
-            if compiler.returncode is None:
-                compiler.communicate()
+            compiler.close()
 
     def _kernels(self, backend: str, worker: Worker | None) -> None:
         """All checks of CPU or GPU kernels, in the process that runs them as users' do."""
@@ -182,10 +180,10 @@ class _Run:
         self.workers.append(worker)
         return worker
 
-    def _built(self, build: subprocess.Popen[str]) -> tuple[str, str]:
+    def _built(self, build: Compilation) -> tuple[str, str]:
         """The library's path, or an empty one and the compiler's message."""
-        output, _ = build.communicate()
-        if build.returncode == 0:
+        succeeded, output = build.wait()
+        if succeeded:
             return str(self.folder / "kernels.so"), ""
         return "", host.first_error(output)
 
@@ -202,11 +200,11 @@ class _Run:
             for row in nvcc.not_run(self.level):
                 self.found(row)
             return
-        process = nvcc.start(compiler, self.package, self.folder, self.level)
-        self.compilers.append(process)
+        compilation = nvcc.start(compiler, self.package, self.folder, self.level)
+        self.compilers.append(compilation)
 
         def wait() -> None:
-            rows = nvcc.finish(process, self.level)
+            rows = nvcc.finish(compilation, self.level)
             for row in () if self.closed else rows:
                 self.found(row)
 
