@@ -82,13 +82,68 @@ def _erfc_times(x: Column, rest: Column, by: int) -> Column:
     return np.where(known, np.where(sign < 0, 2 - tail, tail), np.nan)
 
 
+TERMS = 20
+"""Of the error function's series about 0, which alternate, to 2**-64 of it up to `NEAR`."""
+
+NEAR = 0.5
+
+
 def _erf(x: Column) -> Column:
     above = 1 - _erfc_times(np.abs(x), np.zeros_like(x), 1)
-    return np.where(np.abs(x) > 0.5, np.copysign(above, x), np.nan)
+    return np.where(np.abs(x) > NEAR, np.copysign(above, x), _erf_near_0(x))
+
+
+def _erf_near_0(x: Column) -> Column:
+    square = -x * x
+    total = np.zeros_like(x)
+    for n in reversed(range(TERMS)):
+        total = total * square / (n + 1) + 1 / np.longdouble(2 * n + 1)
+    root = np.sqrt(np.longdouble(PI[0]) + np.longdouble(PI[1]))
+    return np.asarray(2 / root * x * total)
 
 
 def _normcdf(a: Column, b: Column | None = None) -> Column:
-    return _erfc_times(-a, np.zeros_like(a) if b is None else -b, 2) / 2
+    rest = np.zeros_like(a) if b is None else b
+    near = (1 + _erf_near_0((a + rest) / np.sqrt(np.longdouble(2)))) / 2
+    return np.where(np.abs(a) < 2 * NEAREST, near, _erfc_times(-a, -rest, 2) / 2)
+
+
+def _lower(u: Column, rest: Column | None = None) -> Column:
+    # From 0 on it is 1, and what it is multiplied with exact.
+    low = np.exp(u) if rest is None else _exp_of_sum(u, rest)
+    return np.where(u < 0, low, np.nan)
+
+
+LARGE = 1e37
+"""Of a factor of sech2: four times that is formed first, and may overflow."""
+
+
+def _times_sech2(v: Column, a: Column, b: Column | None = None) -> Column:
+    growing = np.exp(a) if b is None else _exp_of_sum(a, b)
+    return np.where(np.abs(v) < LARGE, v / np.square((growing + 1 / growing) / 2), np.nan)
+
+
+def _high(x: Column) -> Column:
+    """Half of its digits, so that products of halves are exact."""
+    split = x * np.longdouble(2.0**38 + 1)
+    return np.asarray(split - (split - x))
+
+
+def _times_exp_product(v: Column, a: Column, b: Column) -> Column:
+    product, high, other = a * b, _high(a), _high(b)
+    lost = (high * other - product) + high * (b - other) + (a - high) * other
+    return v * _exp_of_sum(product, lost + (a - high) * (b - other))
+
+
+NOTHING = 1e-20
+"""What MPFR's digits of the sum of two exponentials may be too few for, if that is about 1."""
+
+
+def _logaddexp(a: Column, b: Column) -> Column:
+    larger = np.maximum(a, b)
+    value = larger + np.log1p(np.exp(-np.abs(a - b)))
+    kept = 8 * np.abs(value) > np.maximum(np.abs(larger), NOTHING)  # nothing has cancelled
+    return np.where(kept, value, np.nan)
 
 
 VALUES: Mapping[str, Callable[..., Column]] = {
@@ -98,12 +153,16 @@ VALUES: Mapping[str, Callable[..., Column]] = {
     "exp_of_sum": _exp_of_sum,
     "times_exp_of_sum": lambda v, a, b: v * _exp_of_sum(a, b),
     "decay_of_sum": lambda a, b: _exp_of_sum(-a, b),
+    "times_exp_product": _times_exp_product,
+    "times_lower": lambda v, u: v * _lower(u),
+    "times_lower_of_sum": lambda v, a, b: v * _lower(a, b),
     "expm1": np.expm1,
     "log": np.log,
     "log1p": np.log1p,
     "xlogy": lambda v, u: np.where(v != 0, v * np.log(u), np.nan),
     "xlog1py": lambda v, u: np.where(v != 0, v * np.log1p(u), np.nan),
     "pow": lambda base, exponent: np.where(base > 0, np.power(base, exponent), np.nan),
+    "logaddexp": _logaddexp,
     "softplus": lambda u: np.maximum(u, 0) + np.log1p(np.exp(-np.abs(u))),
     "sigmoid": _sigmoid,
     "sigmoid_minus": lambda u: _sigmoid(-u),
@@ -117,6 +176,8 @@ VALUES: Mapping[str, Callable[..., Column]] = {
     "cosh": np.cosh,
     "tanh": np.tanh,
     "sech2": lambda u: 1 / np.square(np.cosh(u)),
+    "times_sech2": _times_sech2,
+    "times_sech2_of_sum": _times_sech2,
     "sin": np.sin,
     "cos": np.cos,
     "tan": np.tan,
