@@ -26,6 +26,7 @@ from autofn.rewrite.rules import (
     REMOVABLE,
     ROOTS,
     RULES,
+    SIGNS,
     SUMS,
     Bindings,
     C,
@@ -117,6 +118,10 @@ _LESS_ROOT_OF_SQUARES = _NAMED["sum less the root of its squares"]
 _LESS_ROOT_OF_DIFFERENCE = _NAMED["sum less the root of its difference"]
 _BETWEEN = _NAMED["from one to the other by a sigmoid"]
 _LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
+_SCALED_ERFC = _NAMED["exp times the tail of erf"]
+_SCALED_NORMCDF = _NAMED["exp times the tail of normcdf"]
+_EXP_OVER_EXP = _NAMED["sum with exp over exp, less 1"]
+_LESS_ARGUMENT = _NAMED["exp - 1 - u"]
 
 
 PAIRED = 30
@@ -144,11 +149,17 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return _PART_OF_WHOLE, rest
             if (excess := _less_its_log(node)) is not None:
                 return _LESS_ITS_LOG, excess
+            if (apart := _exp_over_exp_less_1(node)) is not None:
+                return _EXP_OVER_EXP, apart
+            if (lesser := _expm1_less_terms(node)) is not None:
+                return _LESS_ARGUMENT, lesser
         found = _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
         if found is None and (between := _between(node, parameters)) is not None:
             return _BETWEEN, between
         return found
     if isinstance(node, Mul):
+        if (tail := _scaled_tail(node)) is not None:
+            return tail
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
         if (whole := _over_exponent(node, parameters)) is not None:
@@ -207,6 +218,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
+    if isinstance(node, sympy.sign):
+        return _first(SIGNS, lambda rule: _whole(rule, node, parameters))
     if isinstance(node, heads.log1p):
         return _first(_OF_ODDS, lambda rule: _whole(rule, node, parameters))
     if isinstance(node, heads.log1mexp):
@@ -736,6 +749,50 @@ def _less_its_log(node: Add) -> Expr | None:
     return None
 
 
+def _exp_over_exp_less_1(node: Add) -> Expr | None:
+    """m*(a + k*exp(u))*exp(v) in a sum with the number -m*k, which it is to be less."""
+    number = Add(*(term for term in node.args if term.is_number))
+    for term in node.args if number else ():
+        m, head = term.as_coeff_Mul()
+        if not (isinstance(head, heads.times_exp) and isinstance(head.args[0], Add)):
+            continue
+        inside, v = head.args
+        for part in inside.args:
+            k, grown = part.as_coeff_Mul()
+            if isinstance(grown, sympy.exp) and m * k == -number:
+                left = node - term - number + m * heads.times_exp(inside - part, v)
+                return left + m * k * heads.expm1(sympy.expand(grown.args[0] + v))
+    return None
+
+
+def _expm1_less_terms(node: Add) -> Expr | None:
+    """m*(expm1(u) - u) in a sum, of a u that is a sum itself: its terms are among the others."""
+    for term in node.args:
+        m, head = term.as_coeff_Mul()
+        if isinstance(head, heads.expm1) and isinstance(head.args[0], Add):
+            terms = {-m * each for each in head.args[0].args}
+            if terms < {*node.args}:
+                left = [each for each in node.args if each not in terms and each is not term]
+                return Add(*left, m * heads.expm1mx(head.args[0]))
+    return None
+
+
+def _scaled_tail(node: Mul) -> tuple[Rule, Expr] | None:
+    """exp(u**2)*erfc(u), or exp(u**2/2)*normcdf(u), in a product."""
+    exponentials = [each for each in node.args if isinstance(each, sympy.exp)]
+    for tail in node.args if exponentials else ():
+        if isinstance(tail, sympy.erfc):
+            rule, square = _SCALED_ERFC, tail.args[0] ** 2
+        elif isinstance(tail, heads.normcdf):
+            rule, square = _SCALED_NORMCDF, tail.args[0] ** 2 / 2
+        else:
+            continue
+        for growing in exponentials:
+            if _equal(growing.args[0], square):
+                return rule, node / tail / growing * _put(rule, {U: tail.args[0]})
+    return None
+
+
 def _between(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     """u + (v - u)*sigmoid(w) as both their shares: it cancels where v is much smaller.
 
@@ -778,11 +835,16 @@ def _times_log_of(terms: Sequence[Expr]) -> Iterator[tuple[list[Expr], Expr, Exp
             yield [term, other], m, u / v
 
 
+LEAST_NUMBER = sympy.Integer(2**104 - 2**128)
+"""Of float32."""
+
+
 def _marked(weight: Expr, w: Expr) -> Expr | None:
     """weight*(w - 1), marked as done by a bound; none if there is no way to."""
     if weight.is_number:
         return weight * sympy.Max(w, NO_PART_OF_1) - weight
-    bounded = sympy.Max(weight, 0)
+    # Which bounds nothing: it may be negative, if what it is a weight of is a ratio.
+    bounded = sympy.Max(weight, LEAST_NUMBER)
     return weight * w - bounded if isinstance(bounded, sympy.Max) else None
 
 

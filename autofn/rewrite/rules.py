@@ -172,6 +172,7 @@ _PYTORCH = "the definition of PyTorch's function"
 
 _OVERFLOWS = "exp overflows where the result does not"
 _CANCELS = "the difference cancels"
+_UNDERFLOWS_BESIDE = "exp overflows where the tail underflows"
 _POWERS = "the power overflows where the result, or its derivative, does not"
 _HILL = "Hill, The possible effects of the aggregation of the molecules of haemoglobin"
 
@@ -490,6 +491,22 @@ def _plain_integral(u: Expr) -> Expr:
 
 _TAIL_FROM = Integer(6)
 """An argument of erfc that does not get beyond is that of no tail."""
+
+
+def scaled_erfc(u: Expr) -> Expr:
+    """exp(u**2)*erfc(u)."""
+    z = u**-2 / 2
+    far = (1 - z * polynomial(_TAIL_CUT, z, *_INTEGRAL)) / (sqrt(pi) * u)
+    near = exp(u**2) * erfc(_marked(u))
+    return Piecewise((far, u > _TAIL_FROM), (near, True), evaluate=False)
+
+
+def scaled_normcdf(u: Expr) -> Expr:
+    """exp(u**2/2)*normcdf(u)."""
+    z = u**-2
+    far = (z * polynomial(_TAIL_CUT, z, *_INTEGRAL) - 1) / (sqrt(2 * pi) * u)
+    near = exp(u**2 / 2) * normcdf(-_marked(-u))
+    return Piecewise((far, u < -8), (near, True), evaluate=False)
 
 
 def _log_erfc(u: Expr) -> Expr:
@@ -1229,10 +1246,21 @@ BY_HAND = (
     Rule("sum with exp over exp - 1", (V + C * exp(U)) / expm1(U),
          over_expm1(U, C, V, times=False), "both overflow, or vanish",
          "Scharfetter and Gummel, on diffusion with drift", {U: 100.0, V: 0.3, C: 0.7}),
+    Rule("exp times the tail of erf", exp(U**2) * erfc(U), scaled_erfc(U),
+         _UNDERFLOWS_BESIDE, _ABRAMOWITZ, {U: 30.0}),
+    Rule("exp times the tail of normcdf", exp(U**2 / 2) * normcdf(U), scaled_normcdf(U),
+         _UNDERFLOWS_BESIDE, _ABRAMOWITZ, {U: -40.0}),
+    Rule("sum with exp over exp, less 1", times_exp(C + exp(U), -V) - 1,
+         expm1(U - V) + times_exp(C, -V), _CANCELS, "Kullback and Leibler, of two normals",
+         {U: 0.70003, V: 0.7, C: 1e-6}),
     Rule("power of 1 + a multiple of exp", 1 / sqrt(1 + V * exp(U)),
          power_with_exp(U, V, S.One, -S.Half),
          "exp overflows where the result, or its slope, does not", _MAECHLER, {U: 100.0, V: 0.3}),
 )  # fmt: skip
+
+SIGNS = (
+    Rule("sign of exp - 1", sign(expm1(U)), sign(U), "exp rounds to 1 beside 0", _GOLDBERG, {}),
+)
 
 REMOVABLE = (
     Rule("sin over its argument", sin(U) / U, sinc(U), "0 / 0 at 0", _ABRAMOWITZ, {U: 0.0}),
@@ -1303,6 +1331,6 @@ ROOTS = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *BY_HAND, *REMOVABLE, *QUOTIENTS, *ROOTS,
-    *NAMES,
+    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *BY_HAND, *SIGNS, *REMOVABLE, *QUOTIENTS,
+    *ROOTS, *NAMES,
 )  # fmt: skip
