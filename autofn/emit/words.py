@@ -15,6 +15,7 @@ from autofn.model import (
 )
 from autofn.plan import Plan
 from autofn.rewrite.near_zero import without_series
+from autofn.rewrite.within import without_marks
 
 
 def title(definition: Definition) -> str:
@@ -63,7 +64,7 @@ def formula_lines(made: Plan) -> list[str]:
 
 
 def readable(expr: Expr) -> str:
-    expr = without_series(expr)
+    expr = without_marks(without_series(expr))
     operations = trees.size(expr)
     if operations > LONGEST:
         return f"an expression of {operations} operations"

@@ -302,7 +302,8 @@ def with_phi_far(expr: Expr) -> Expr:
 def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
     """a*exp(u) + b of a sum that is linear in phi_n(u), a and b rational."""
     t = sympy.Dummy("t", positive=True)
-    plain = node.xreplace({sympy.exp(u): t, **_by_exp(heads_in, {u: t})})
+    others = {sympy.exp(u): t, heads.expm1(u): t - 1, heads.expm1mx(u): t - 1 - u}
+    plain = node.xreplace(others | _by_exp(heads_in, {u: t}))
     if not plain.is_rational_function():
         return None
     below = plain.xreplace({t: S.Zero})

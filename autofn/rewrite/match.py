@@ -53,7 +53,7 @@ from autofn.rewrite.rules import (
     varies,
     with_positive,
 )
-from autofn.rewrite.within import NO_PART_OF_1
+from autofn.rewrite.within import LEAST_NUMBER, NO_PART_OF_1
 
 _WILDCARDS = (U, V, C)
 _BY_NAME = {rule.pattern.func: rule for rule in NAMES}
@@ -833,10 +833,6 @@ def _times_log_of(terms: Sequence[Expr]) -> Iterator[tuple[list[Expr], Expr, Exp
     for (term, m, u), (other, n, v) in itertools.combinations(found, 2):
         if m == -n:
             yield [term, other], m, u / v
-
-
-LEAST_NUMBER = sympy.Integer(2**104 - 2**128)
-"""Of float32."""
 
 
 def _marked(weight: Expr, w: Expr) -> Expr | None:

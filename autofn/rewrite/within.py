@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-from sympy import Basic, Expr, Float, Max, Min, Piecewise, Rational
+from sympy import Basic, Expr, Float, Integer, Max, Min, Piecewise, Rational
 from sympy.core.relational import GreaterThan, Relational, StrictGreaterThan
 
 from autofn import functions as heads
@@ -19,6 +19,11 @@ NO_PART_OF_1 = Rational(1, 2**100)
 
 LEAST = Float(2.0**-1022)
 """One that marks what a rule has done with a u >= 0 where that is not 0."""
+
+LEAST_NUMBER = Integer(2**104 - 2**128)
+"""One that marks what a rule has done with any u: float32's least number."""
+
+MARKS = (NO_PART_OF_1, LEAST, LEAST_NUMBER)
 
 Known = frozenset[Basic]
 """Conditions that hold."""
@@ -50,6 +55,16 @@ def unbounded(expr: Expr, known: Known) -> Expr:
     return _within(expr, known, True)
 
 
+def without_marks(expr: Expr) -> Expr:
+    """The expression for reading: bounds say nothing there that only mark what is done."""
+    marks = {
+        node: Max(*(each for each in node.args if each not in MARKS))
+        for node in trees.nodes(expr)
+        if isinstance(node, Max) and any(each in MARKS for each in node.args)
+    }
+    return trees.replaced(expr, marks) if marks else expr
+
+
 @lru_cache(maxsize=100_000)
 def _within(expr: Basic, known: Known, bounds: bool) -> Basic:
     if not expr.args:
@@ -62,7 +77,7 @@ def _within(expr: Basic, known: Known, bounds: bool) -> Basic:
         return _chosen(expr, known, bounds)
     if bounds and isinstance(expr, Min | Max) and len(expr.args) == 2 and expr.args[0].is_number:
         bound, u = expr.args
-        if bound in (NO_PART_OF_1, LEAST):
+        if bound in MARKS:
             return _within(u, known, bounds)
         kept = u < bound if isinstance(expr, Min) else u > bound
         if any(_implies(each, kept) for each in known):
