@@ -269,7 +269,7 @@ def test_both_kinds_of_numbers_agree(name: str, n: int | None) -> None:
 
         def computed(number: precise.Make, args: list[float] = args) -> Any:
             try:
-                value = _exact(name, [number(arg) for arg in args], n)
+                value = _exact(name, n, *(number(arg) for arg in args))
             except FAILS:
                 value = math.nan
             return precise.bounded(number(value) if type(value) in (int, float) else value)
@@ -297,7 +297,7 @@ def test_erfc_is_that_of_mpfr(bits: int) -> None:
 def test_waves_of_what_no_float_is(name: str) -> None:
     """As many digits of pi would take for ever."""
     with precise.in_bits(400):
-        found = _exact(name, [precise.power_of_two(10**9)], None)
+        found = _exact(name, None, precise.power_of_two(10**9))
     assert found == 0 if name == "sinc" else found != found
 
 
