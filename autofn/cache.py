@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from pathlib import Path
 
 
@@ -31,3 +32,13 @@ def own_folder(name: str) -> Path | None:
     if found is None or (hasattr(os, "getuid") and found.stat().st_uid != os.getuid()):
         return None
     return found
+
+
+def put(path: Path, content: bytes) -> None:
+    """Writes a file of the cache, which appears as a whole: other processes may be reading it.
+
+    Raises OSError.
+    """
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix="new-", delete=False) as file:
+        file.write(content)
+    os.replace(file.name, path)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import hashlib
-import os
 import pickle
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -32,9 +30,7 @@ def remembered(question: str, answer: Callable[[], T]) -> T:
     new, path = answer(), _path(question)
     if path is not None:
         with contextlib.suppress(OSError, pickle.PicklingError):
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-                file.write(pickle.dumps(new))
-            os.replace(file.name, path)
+            cache.put(path, pickle.dumps(new))
     return new
 
 

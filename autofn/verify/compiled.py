@@ -12,7 +12,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import tempfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -121,9 +120,7 @@ def _keep(kept: Path | None, output: Path, said: str) -> None:
         return
     with contextlib.suppress(OSError):
         text = zlib.compress(said.encode().replace(b"\0", b"") + b"\0" + output.read_bytes(), 1)
-        with tempfile.NamedTemporaryFile(dir=kept.parent, prefix="new-", delete=False) as file:
-            file.write(text)
-        os.replace(file.name, kept)
+        cache.put(kept, text)
         others = sorted(kept.parent.iterdir(), key=lambda each: each.stat().st_mtime)
         for each in others[:-KEPT]:
             each.unlink(missing_ok=True)
