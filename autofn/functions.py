@@ -392,6 +392,17 @@ class mean_any_root(Head):
         return (args[0] + sympy.sqrt(args[0] ** 2 + args[1])) / 2
 
 
+class root_rise(Head):
+    """sqrt(x + d) - sqrt(x), as d / (sqrt(x + d) + sqrt(x))."""
+
+    nargs = (2,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        x, d = args
+        return sympy.sqrt(x + d) - sympy.sqrt(x)
+
+
 class power(Head):
     """base ** exponent for an exponent known at run time, with PyTorch's gradients at 0."""
 

@@ -205,6 +205,11 @@ def _root_rest_exact(a: Any, c: Any) -> Any:
     return a * a / (precise.sqrt(a * a + c) + precise.sqrt(c))
 
 
+def _root_rise_exact(x: Any, d: Any) -> Any:
+    roots = precise.sqrt(x + d) + precise.sqrt(x)
+    return d if roots == 0 else roots if precise.isinf(d) else d / roots
+
+
 def _softplus_rise_exact(x: Any, d: Any) -> Any:
     low = x if d >= 0 else x + d
     rise = precise.log1p(precise.expm1(abs(d)) / (1 + precise.exp(-low)))
@@ -434,6 +439,20 @@ _TABLE = [
         lambda a, c: (
             heads.mean_any_root(a, c) / sqrt(a**2 + c),
             1 / (4 * sqrt(a**2 + c)),
+        ),
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "root_rise",
+        "_root_rise({0}, {1})",
+        "root_rise({0}, {1})",
+        28,
+        2.0,
+        _root_rise_exact,
+        heads.root_rise,
+        lambda x, d: (
+            -heads.root_rise(x, d) / (2 * sqrt(x) * sqrt(x + d)),
+            1 / (2 * sqrt(x + d)),
         ),
         domain=(0.1, 3.0),
     ),
@@ -1398,6 +1417,7 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "root_sum": "autofn::root_sum_dd({0}, {1})",
     "mean_root": "autofn::mean_root_dd({0}, {1})",
     "mean_any_root": "autofn::mean_root_dd({0}, {1})",
+    "root_rise": "autofn::root_rise_dd({0}, {1})",
     "root_rest": "autofn::root_rest_dd({0}, {1})",
     "exp": "autofn::exp_dd({0})",
     "exp_product": "autofn::exp_dd(({0}) * ({1}))",
@@ -1548,6 +1568,11 @@ TORCH_HELPERS: Mapping[str, str] = {
     """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
     large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
     return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))''',
+    "_root_rise": '''def _root_rise(x, d):
+    """sqrt(x + d) - sqrt(x), without its cancellation for a small d."""
+    roots = torch.sqrt(x + d) + torch.sqrt(x)
+    rise = torch.where(torch.isposinf(d), roots, d / roots)
+    return torch.where(roots == 0, d, rise)''',
     "_root_rest": '''def _root_rest(a, c):
     """sqrt(a**2 + c) - sqrt(c), without its cancellation near a = 0."""
     large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
@@ -1836,6 +1861,11 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T logcosh(T x) {
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const T size = std::fabs(a);
   return size > T(0x1p+60) ? size : std::sqrt(a * a + c);
+}""",
+    "root_rise": """// sqrt(x + d) - sqrt(x), without its cancellation for a small d.
+template <typename T> AUTOFN_FN T root_rise(T x, T d) {
+  const T roots = std::sqrt(x + d) + std::sqrt(x);
+  return roots == T(0) ? d : d == T(INFINITY) ? roots : d / roots;
 }""",
     "root_rest": """// sqrt(a**2 + c) - sqrt(c), without its cancellation near a = 0.
 template <typename T> AUTOFN_FN T root_rest(T a, T c) {

@@ -7,9 +7,9 @@ import functools
 import itertools
 import math
 import re
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from mpmath import mp
 from sympy import Add, Expr, S, Symbol
@@ -234,6 +234,18 @@ def _chosen(
 # --- programs --------------------------------------------------------------------------------
 
 
+class _Programs(NamedTuple):
+    """Those of a `VariantPlan`."""
+
+    forward: Program
+    vjp: Program
+    double_vjp: Program
+    jvp: Program | None
+    vjp_jvp: Program
+    kernels: dict[Pass, Program]
+    decisions: tuple[Decision, ...]
+
+
 def _variant(
     definition: Definition,
     variant: Variant,
@@ -245,6 +257,36 @@ def _variant(
     search: Container[Pass],
     wanted: Container[Pass],
 ) -> VariantPlan:
+    def made() -> _Programs:
+        return _programs(definition, derivation, vjp, outputs, grads, saved, search, wanted)
+
+    # All that is read of a definition, but for what is derived from it.
+    leaves = [(leaf.name, leaf.parameter) for leaf in definition.leaves]
+    exprs = [
+        (each.key, *map(_digests, (each.outputs, each.gradient or ())))
+        for each in definition.variants
+    ]
+    passes = [each for each in PASSES if each in wanted]
+    asked = leaves, definition.options, exprs, variant.key, outputs, grads, saved, passes
+    question = f"the programs of a variant: {asked!r}"
+    if all(each in search for each in passes):
+        found = remembered(question, made)
+    else:
+        old = recalled(question)
+        found = old[0] if old is not None else made()
+    return VariantPlan(variant.key, _suffix(variant.key), derivation, *found)
+
+
+def _programs(
+    definition: Definition,
+    derivation: Derivation,
+    vjp: tuple[Expr | None, ...],
+    outputs: tuple[str, ...],
+    grads: tuple[str, ...],
+    saved: tuple[str, ...],
+    search: Container[Pass],
+    wanted: Container[Pass],
+) -> _Programs:
     present = [leaf for leaf in definition.differentiable if leaf.symbol in derivation.variables]
     numbers = _number_inputs(definition)
     primals = [_tensor_input(leaf) for leaf in present]
@@ -353,10 +395,7 @@ def _variant(
         fixed,
         _results(tangents_of_vjp, tuple(leaf.name for leaf in present), pushed, like=True),
     )
-    return VariantPlan(
-        variant.key,
-        _suffix(variant.key),
-        derivation,
+    return _Programs(
         programs["forward"],
         programs["backward"],
         programs["double_backward"],
@@ -662,12 +701,14 @@ class _Search:
         return program, unsearched(pass_name, program)
 
 
+def _digests(exprs: Iterable[Expr | None]) -> list[str | None]:
+    """Expressions as they are told apart in any process."""
+    return [None if each is None else trees.digest(each) for each in exprs]
+
+
 def _text(results: list[Result]) -> list[tuple[str | None, ...]]:
-    """Results as they are told apart in any process."""
-    return [
-        (r.name, r.like, r.direction, None if r.expr is None else trees.digest(r.expr))
-        for r in results
-    ]
+    digests = _digests(each.expr for each in results)
+    return [(r.name, r.like, r.direction, d) for r, d in zip(results, digests, strict=True)]
 
 
 def _results(

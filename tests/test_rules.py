@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import struct
@@ -777,12 +778,14 @@ def test_what_interest_and_exponents_of_0_leave() -> None:
     assert (by_c, by_g) == pytest.approx((0.5, -(math.log(2) ** 2) / 2), rel=1e-6)
 
 
+@functools.cache
 def derived(definition: Definition) -> VariantPlan:
     """The programs of first order as rules, regimes and limits make them, without a search."""
     (variant,) = plan(definition, search=(), passes=FIRST_ORDER).variants
     return variant
 
 
+@functools.cache
 def best(definition: Definition) -> VariantPlan:
     """The programs of first order, the best that a search finds."""
     (variant,) = plan(definition, search=FIRST_ORDER, passes=FIRST_ORDER).variants
@@ -2015,10 +2018,31 @@ def quadratic_root(x, y, z):  # type: ignore[no-untyped-def]
     return (sympy.sqrt(y**2 - 4 * x * z) - y) / (2 * x)
 
 
+@formula
+def rise_of_root(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sqrt(x + y) - sympy.sqrt(x)
+
+
+@formula
+def roots_about_1(x):  # type: ignore[no-untyped-def]
+    return sympy.sqrt(1 + x) - sympy.sqrt(1 - x)
+
+
+@formula
+def roots_about_another(x, y):  # type: ignore[no-untyped-def]
+    return 1 / sympy.sqrt(y - x) - 1 / sympy.sqrt(y + x)
+
+
 @pytest.mark.parametrize(
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (rise_of_root, (40.0, 1e-9)),
+        (rise_of_root, (0.1, -0.0999)),
+        (rise_of_root, (1e-20, 1e12)),
+        (roots_about_1, (1e-18,)),
+        (roots_about_1, (-0.9,)),
+        (roots_about_another, (1e-18, 0.3)),
         (log_step, (1e12,)),
         (angle_step, (1e7,)),
         (sine_step, (0.7, 1e-12)),

@@ -102,6 +102,8 @@ _POWER_WITH_EXP = _NAMED["power of 1 + a multiple of exp"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
+_RISE = _NAMED["root of a sum less that of a part"]
+_RISE_OVER_ROOT = _NAMED["1 less the root of a part of a sum over its"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
 _OVER_EXP = _NAMED["exp - 1 over exp"]
 _EXP_OVER = _NAMED["exp over exp - 1"]
@@ -859,7 +861,10 @@ def _powers_of_sums(term: Expr) -> dict[Expr, Expr]:
 
 
 def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
-    """m*(root + u) or m*(1 + u/root) of root = sqrt(u**2 + v) in a sum, u a product."""
+    """m*(root + u) or m*(1 + u/root) of root = sqrt(u**2 + v) in a sum, u a product.
+
+    Of a root u, the square of which is rounded, the difference alone cancels.
+    """
     for term, other in _over(node, S.Half):
         ratio = term / other
         for factor in Mul.make_args(ratio):
@@ -871,6 +876,14 @@ def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
                 continue
             if (square := u**2) in base.args:
                 left = [each for each in node.args if each not in (term, other)]
+                sign, root = u.as_coeff_Mul()
+                if root.is_Pow and root.exp == S.Half:
+                    if sign > 0:
+                        continue
+                    rule = _RISE if other.has(sqrt(base)) else _RISE_OVER_ROOT
+                    return rule, Add(
+                        *left, other * _put(_RISE_OVER_ROOT, {U: square, V: base - square})
+                    )
                 rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
                 if rule is _ROOT_AND_ARGUMENT:
                     lesser = _less_root_of_squares(left, other, u, base - square)

@@ -54,12 +54,14 @@ def _path(question: str) -> Path | None:
 
 @functools.cache
 def _sources() -> str:
-    """A digest of what the outcome of a search depends on."""
+    """A digest of all that `plan` is made of: what the outcome of a search depends on."""
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256(sympy.__version__.encode())
     for path in sorted(here.glob("*.py")) + [
         here.parent / f"{name}.py"
-        for name in "program ops functions compact trees plan precise".split()
+        for name in (
+            "compact derive functions model names ops plan precise program recognise saving trees"
+        ).split()
     ]:
         digest.update(path.read_bytes())
     return digest.hexdigest()

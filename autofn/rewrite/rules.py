@@ -75,6 +75,7 @@ from autofn.functions import (
     pow1pm1,
     power,
     root_rest,
+    root_rise,
     root_sum,
     sech2,
     sigmoid,
@@ -262,6 +263,13 @@ def _are_nearly_alike(found: Bindings, _: frozenset[Symbol]) -> bool:
     """Whether U - V has fewer terms than either: 2*x of 1 + x and 1 - x."""
     u, v, rest = (Add.make_args(e) for e in (found[U], found[V], minus(found[U], found[V])))
     return len(rest) < min(len(u), len(v))
+
+
+def _are_close(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    """Whether U and V are alike where a tensor is large, or where it is small."""
+    return _share_a_term(found, parameters) or (
+        varies(minus(found[U], found[V]), parameters) and _are_nearly_alike(found, parameters)
+    )
 
 
 def _are_a_step_apart(found: Bindings, parameters: frozenset[Symbol]) -> bool:
@@ -1037,16 +1045,16 @@ SUMS = (
          (C - V) / (root_sum(U, C) + root_sum(U, V)),
          _CANCELS, _HERBIE, {U: 1e3, C: 2.0, V: 1.0}),
     Rule("square root - another", sqrt(U) - sqrt(V), minus(U, V) / (sqrt(U) + sqrt(V)),
-         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_are_close),
     Rule("root of a fraction, less 1", sqrt(U / V) - 1,
          pow1pm1(minus(U, V) / V, sympy.Rational(1, 2)),
          _CANCELS, _HERBIE, {U: 1.0000003, V: 1.0}, where=_are_nearly_alike),
     Rule("1 over a square root - another", 1 / sqrt(U) - 1 / sqrt(V),
          -minus(U, V) / (sqrt(U) * sqrt(V) * (sqrt(U) + sqrt(V))),
-         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_are_close),
     Rule("cube root - another", cbrt(U) - cbrt(V),
          minus(U, V) / (cbrt(U) ** 2 + cbrt(U) * cbrt(V) + cbrt(V) ** 2),
-         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_share_a_term),
+         _CANCELS, _HERBIE, {U: 1000.01, V: 1000.0}, where=_are_close),
     Rule("1 - a part over the whole", 1 - U / V, minus(V, U) / V,
          _CANCELS, _HERBIE, {U: 1000.0, V: 1000.01}, where=_is_summand),
     Rule("difference of inverses", 1 / U - 1 / V, -minus(U, V) / (U * V),
@@ -1226,6 +1234,10 @@ BY_HAND = (
          U * sigmoid(-C) + V * sigmoid(C), _CANCELS, _HERBIE, {U: 1.0, V: 1e-5, C: 12.0}),
     Rule("mean by the sizes of exps", (U * exp(U) + V * exp(V)) / (exp(U) + exp(V)),
          U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
+    Rule("root of a sum less that of a part", sqrt(U + V) - sqrt(U), root_rise(U, V),
+         _CANCELS, _HERBIE, {U: 1e3, V: 0.01}),
+    Rule("1 less the root of a part of a sum over its", 1 - sqrt(U) / sqrt(U + V),
+         root_rise(U, V) / sqrt(U + V), _CANCELS, _HERBIE, {U: 1e3, V: 0.01}),
     Rule("sum less the root of its squares", U + V - sqrt(U**2 + V**2),
          less_root_of_squares(U, V, S.Zero), _CANCELS, _GOLDBERG, {U: 1e5, V: 1e-3}),
     Rule("sum less the root of its difference", U + V - root_sum(U - V, C),

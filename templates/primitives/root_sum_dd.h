@@ -1,6 +1,6 @@
 // needs: double_double
-// gives: mean_root_dd, root_rest_dd
-// sqrt(a**2 + c), its mean with a, and what it is above sqrt(c).
+// gives: mean_root_dd, root_rest_dd, root_rise_dd
+// sqrt(a**2 + c), its mean with a, and what it is above sqrt(c); the root of x + d above that of x.
 AUTOFN_FN DoubleDouble root_sum_dd(DoubleDouble a, DoubleDouble c) {
   const DoubleDouble size = fabs(a);
   return choose(size.high > 0x1p+500, size, sqrt(a * a + c));
@@ -14,4 +14,9 @@ AUTOFN_FN DoubleDouble mean_root_dd(DoubleDouble a, DoubleDouble c) {
 AUTOFN_FN DoubleDouble root_rest_dd(DoubleDouble a, DoubleDouble c) {
   const DoubleDouble rest = a * (a / (root_sum_dd(a, c) + sqrt(c)));
   return choose(std::fabs(a.high) == INFINITY, fabs(a), rest);
+}
+
+AUTOFN_FN DoubleDouble root_rise_dd(DoubleDouble x, DoubleDouble d) {
+  const DoubleDouble roots = sqrt(x + d) + sqrt(x);
+  return choose(roots.high == 0.0, d, choose(d.high == INFINITY, roots, d / roots));
 }

@@ -126,6 +126,7 @@ const F = (() => {
     clamp: (x, low, high) => Math.min(Math.max(x, low), high),
     root_sum: (a, c) => Math.sqrt(a * a + c),
     mean_root: meanRoot, mean_any_root: meanRoot,
+    root_rise: (x, d) => d && d / (Math.sqrt(x + d) + Math.sqrt(x)),
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
     expm1mx, log1pmx,
     softplus_rise: (x, d) => {
