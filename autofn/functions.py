@@ -392,6 +392,31 @@ class mean_any_root(Head):
         return (args[0] + sympy.sqrt(args[0] ** 2 + args[1])) / 2
 
 
+class root_split(Head):
+    """sqrt(u**2 + c) - sqrt(v**2 + c), c > 0, as 4*m*d over the sum of the roots.
+
+    m and d are half of u + v and of u - v, which only who knows the terms of u and v can tell.
+    """
+
+    nargs = (5,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        u, v, _, _, c = args
+        return sympy.sqrt(u**2 + c) - sympy.sqrt(v**2 + c)
+
+
+class share_split(Head):
+    """u/sqrt(u**2 + c) - v/sqrt(v**2 + c), c > 0, of the same arguments: root_split's slope."""
+
+    nargs = (5,)
+
+    @classmethod
+    def definition(cls, *args: Expr) -> Expr:
+        u, v, _, _, c = args
+        return u / sympy.sqrt(u**2 + c) - v / sympy.sqrt(v**2 + c)
+
+
 class root_rise(Head):
     """sqrt(x + d) - sqrt(x), as d / (sqrt(x + d) + sqrt(x))."""
 

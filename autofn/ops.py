@@ -205,6 +205,42 @@ def _root_rest_exact(a: Any, c: Any) -> Any:
     return a * a / (precise.sqrt(a * a + c) + precise.sqrt(c))
 
 
+def _root_split_exact(u: Any, v: Any, m: Any, d: Any, c: Any) -> Any:
+    small, large = sorted((abs(m), abs(d)))
+    if precise.isinf(large):
+        size = large if precise.isinf(small) else 2 * small
+    else:
+        roots = precise.sqrt(u * u + c) + precise.sqrt(v * v + c)
+        size = small if roots == 0 else 4 * small * (large / roots)
+    return size if (m >= 0) == (d >= 0) else -size
+
+
+def _share_split_exact(u: Any, v: Any, m: Any, d: Any, c: Any) -> Any:
+    roots = [precise.sqrt(each * each + c) for each in (u, v)]
+    shares = [
+        (each > 0) - (each < 0) if precise.isinf(each) else each / root
+        for each, root in zip((u, v), roots, strict=True)
+    ]
+    if abs(m) <= abs(d) or precise.isinf(m):
+        return shares[0] - shares[1]
+    return 4 * c * abs(m) * d / (abs(shares[0]) + abs(shares[1])) / (roots[0] * roots[1]) ** 2
+
+
+def _root_split_partials(u: Expr, v: Expr, m: Expr, d: Expr, c: Expr) -> tuple[Expr, ...]:
+    by_m, by_d = heads.share_split(u, v, m, d, c), heads.share_split(u, -v, d, m, c)
+    roots = heads.root_sum(u, c) * heads.root_sum(v, c)
+    return S.Zero, S.Zero, by_m, by_d, -heads.root_split(u, v, m, d, c) / (2 * roots)
+
+
+def _share_split_partials(u: Expr, v: Expr, m: Expr, d: Expr, c: Expr) -> tuple[Expr, ...]:
+    above, below = heads.root_sum(u, c), heads.root_sum(v, c)
+    squares = 1 / above**2 + 1 / (above * below) + 1 / below**2
+    by_m = -c * heads.root_split(u, v, m, d, c) / (above * below) * squares
+    rest = heads.share_split(u, v, m, d, c) / above**2
+    by_c = -(rest - 4 * m * d * v / (above**2 * below**3)) / 2
+    return S.Zero, S.Zero, by_m, c / above**3 + c / below**3, by_c
+
+
 def _root_rise_exact(x: Any, d: Any) -> Any:
     roots = precise.sqrt(x + d) + precise.sqrt(x)
     return d if roots == 0 else roots if precise.isinf(d) else d / roots
@@ -440,6 +476,28 @@ _TABLE = [
             heads.mean_any_root(a, c) / sqrt(a**2 + c),
             1 / (4 * sqrt(a**2 + c)),
         ),
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "root_split",
+        "_root_split({0}, {1}, {2}, {3}, {4})",
+        "root_split({0}, {1}, {2}, {3}, {4})",
+        44,
+        3.0,
+        _root_split_exact,
+        heads.root_split,
+        _root_split_partials,
+        domain=(0.1, 3.0),
+    ),
+    Op(
+        "share_split",
+        "_share_split({0}, {1}, {2}, {3}, {4})",
+        "share_split({0}, {1}, {2}, {3}, {4})",
+        80,
+        5.0,
+        _share_split_exact,
+        heads.share_split,
+        _share_split_partials,
         domain=(0.1, 3.0),
     ),
     Op(
@@ -1417,6 +1475,8 @@ DOUBLE_DOUBLE: Mapping[str, str] = {
     "root_sum": "autofn::root_sum_dd({0}, {1})",
     "mean_root": "autofn::mean_root_dd({0}, {1})",
     "mean_any_root": "autofn::mean_root_dd({0}, {1})",
+    "root_split": "autofn::root_split_dd({0}, {1}, {2}, {3}, {4})",
+    "share_split": "autofn::share_split_dd({0}, {1}, {2}, {3}, {4})",
     "root_rise": "autofn::root_rise_dd({0}, {1})",
     "root_rest": "autofn::root_rest_dd({0}, {1})",
     "exp": "autofn::exp_dd({0})",
@@ -1568,6 +1628,22 @@ TORCH_HELPERS: Mapping[str, str] = {
     """sqrt(a**2 + c); c is nothing beside an a whose square might overflow."""
     large = torch.abs(a) > (1e150 if a.dtype is torch.float64 else 1e18)
     return torch.where(large, torch.abs(a), torch.sqrt(torch.where(large, 0, a) ** 2 + c))''',
+    "_root_split": '''def _root_split(u, v, m, d, c):
+    """sqrt(u**2 + c) - sqrt(v**2 + c), without its cancellation; m, d: half of u + v, u - v."""
+    size, step = torch.abs(m), torch.abs(d)
+    small, large = torch.minimum(size, step), torch.maximum(size, step)
+    mean = 0.5 * _root_sum(u, c) + 0.5 * _root_sum(v, c)
+    part = torch.where(torch.isinf(large), 1, large / torch.where(mean == 0, 1, mean))
+    return torch.where((m < 0) == (d < 0), 2 * part, -2 * part) * small''',
+    "_share_split": '''def _share_split(u, v, m, d, c):
+    """u/sqrt(u**2 + c) - v/sqrt(v**2 + c) in the same way."""
+    roots = _root_sum(u, c), _root_sum(v, c)
+    first = torch.where(torch.isinf(u), torch.sign(u), u / roots[0])
+    last = torch.where(torch.isinf(v), torch.sign(v), v / roots[1])
+    many = torch.abs(first) + torch.abs(last)
+    size = torch.where(torch.isinf(m), 1, torch.abs(m) / roots[0])
+    rest = size / torch.where(many == 0, 1, many) * 4 * (d / roots[1]) * (c / roots[0]) / roots[1]
+    return torch.where(torch.abs(m) > torch.abs(d), rest, first - last)''',
     "_root_rise": '''def _root_rise(x, d):
     """sqrt(x + d) - sqrt(x), without its cancellation for a small d."""
     roots = torch.sqrt(x + d) + torch.sqrt(x)
@@ -1861,6 +1937,26 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T logcosh(T x) {
 template <typename T> AUTOFN_FN T root_sum(T a, T c) {
   const T size = std::fabs(a);
   return size > T(0x1p+60) ? size : std::sqrt(a * a + c);
+}""",
+    "root_split": """// sqrt(u**2 + c) - sqrt(v**2 + c), without its cancellation; m and d are half
+// of u + v and of u - v.
+template <typename T> AUTOFN_FN T root_split(T u, T v, T m, T d, T c) {
+  const T size = std::fabs(m), step = std::fabs(d);
+  const T small = size < step ? size : step, large = size < step ? step : size;
+  const T mean = T(0.5) * root_sum(u, c) + T(0.5) * root_sum(v, c);
+  const T part = large == T(INFINITY) ? T(1) : large / (mean == T(0) ? T(1) : mean);
+  return ((m < T(0)) == (d < T(0)) ? T(2) : T(-2)) * part * small;
+}""",
+    "share_split": """// u/sqrt(u**2 + c) - v/sqrt(v**2 + c), without its cancellation where both
+// have the same sign; m and d are half of u + v and of u - v.
+template <typename T> AUTOFN_FN T share_split(T u, T v, T m, T d, T c) {
+  const T above = root_sum(u, c), below = root_sum(v, c);
+  const T first = std::fabs(u) == T(INFINITY) ? std::copysign(T(1), u) : u / above;
+  const T last = std::fabs(v) == T(INFINITY) ? std::copysign(T(1), v) : v / below;
+  const T many = std::fabs(first) + std::fabs(last);
+  const T size = std::fabs(m) == T(INFINITY) ? T(1) : std::fabs(m) / above;
+  const T near = size / (many == T(0) ? T(1) : many) * T(4) * (d / below) * (c / above) / below;
+  return std::fabs(m) > std::fabs(d) ? near : first - last;
 }""",
     "root_rise": """// sqrt(x + d) - sqrt(x), without its cancellation for a small d.
 template <typename T> AUTOFN_FN T root_rise(T x, T d) {

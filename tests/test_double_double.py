@@ -36,7 +36,7 @@ Pair = tuple[float, float]
 
 def texts() -> str:
     """All that is needed of the primitives."""
-    spelled = [each.format(*"abc", n=1) for each in DOUBLE_DOUBLE.values()]
+    spelled = [each.format(*"abcde", n=1) for each in DOUBLE_DOUBLE.values()]
     needed = primitives.used("\n".join(["autofn::rounded(", *spelled]))
     return "\n".join(map(primitives.text, needed))
 
@@ -55,7 +55,8 @@ def source() -> str:
         text.append(
             f'extern "C" void run_{label}(const double* x, double* y) {{'
             " using T = autofn::DoubleDouble;"
-            f" const T a[3] = {{T(x[0], x[1]), T(x[2], x[3]), T(x[4], x[5])}}; (void)a;"
+            f" const T a[5] = {{{', '.join(f'T(x[{2 * i}], x[{2 * i + 1}])' for i in range(5))}}};"
+            " (void)a;"
             f" const T r = {made}; y[0] = r.high; y[1] = r.low; }}"
         )
     return "\n".join(text)
@@ -74,9 +75,9 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def computed(library: ctypes.CDLL, label: str, args: list[Pair]) -> Pair:
-    flat = [part for pair in [*args, (0.0, 0.0), (0.0, 0.0)] for part in pair][:6]
+    flat = [part for pair in [*args, *[(0.0, 0.0)] * 4] for part in pair][:10]
     found = (ctypes.c_double * 2)()
-    library[f"run_{label}"]((ctypes.c_double * 6)(*flat), found)
+    library[f"run_{label}"]((ctypes.c_double * 10)(*flat), found)
     return found[0], found[1]
 
 

@@ -8,6 +8,7 @@ import random
 import re
 import shutil
 import subprocess
+from collections.abc import Sequence
 from typing import Any
 
 import gmpy2
@@ -67,10 +68,16 @@ def points(op: Op, count: int = 40) -> list[tuple[float, ...]]:
         elif "normal_mass" in op.name:
             args[0] = args[1] + abs(args[0] - args[1])
             args[2] = args[0] - args[1]
+        elif op.name.endswith("_split"):
+            args[2:4] = halves(*args[:2])
         elif op.name in ("eq", "ne", "le", "ge", "max", "min") and rng.random() < 0.3:
             args[1] = args[0]
         found.append(tuple(args))
     return found
+
+
+def halves(u: Any, v: Any) -> list[Any]:
+    return [(u + v) / 2, (u - v) / 2]
 
 
 def exact(op: Op, n: int | None, args: tuple[float, ...]) -> float:
@@ -127,7 +134,8 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
             body = op.cpp.format(*names, n=n)
             text.append(
                 f'extern "C" double {label}_{kind}(const double* x) {{ using T = {kind}; '
-                f"const T a[3] = {{T(x[0]), T(x[1]), T(x[2])}}; (void)a; return {body}; }}"
+                f"const T a[5] = {{T(x[0]), T(x[1]), T(x[2]), T(x[3]), T(x[4])}}; (void)a; "
+                f"return {body}; }}"
             )
     folder = tmp_path_factory.mktemp("ops")
     source = folder / "ops.cpp"
@@ -149,8 +157,8 @@ def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, 
     for args in points(op):
         if name.endswith("_of_sum") and kind == "double":
             args = (*args[:-1], args[-1] * 1e-8)
-        padded = (*args, 0.0, 0.0, 0.0)[:3]
-        got = function((ctypes.c_double * 3)(*padded))
+        padded = (*args, 0.0, 0.0, 0.0, 0.0)[:5]
+        got = function((ctypes.c_double * 5)(*padded))
         assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
 
 
@@ -160,7 +168,7 @@ def test_digamma_next_to_its_poles(library: ctypes.CDLL, at: float) -> None:
     function.restype = ctypes.c_double
     want = float(mpmath.digamma(mpmath.mpf(at)))
     # The recurrence from 1 - x rounds at most to the last place of 1, where the value is ~ 1.
-    assert function((ctypes.c_double * 3)(at, 0.0, 0.0)) == pytest.approx(
+    assert function((ctypes.c_double * 5)(at, 0.0, 0.0)) == pytest.approx(
         want, rel=1e-14, abs=1e-14
     )
 
@@ -180,7 +188,7 @@ def test_nan_stays_nan(library: ctypes.CDLL, name: str, n: int | None) -> None:
         assert torch_value(op, n, [column]).isnan().all()
     function = library[f"{name if n is None else f'{name}{n}'}_double"]
     function.restype = ctypes.c_double
-    assert math.isnan(function((ctypes.c_double * 3)(math.nan, math.nan, math.nan)))
+    assert math.isnan(function((ctypes.c_double * 5)(math.nan, math.nan, math.nan)))
 
 
 SMOOTH = sorted(
@@ -195,13 +203,19 @@ SMOOTH = sorted(
 @pytest.mark.parametrize("name", SMOOTH)
 def test_partials_agree_with_numeric_differentiation(name: str) -> None:
     op = OPS[name]
-    symbols = sympy.symbols("a b", real=True)
+    symbols = sympy.symbols("a b c", real=True)
     kind = next(kind for kind, each in BY_CLASS.items() if each is op)
     extra = (sympy.Integer(1),) if name == "polygamma" else ()
     of_difference = "normal_mass" in name  # u, v and u - v
-    count = 2 if of_difference else arity(op)
-    last = (symbols[0] - symbols[1],) if of_difference else ()
-    expr = kind(*extra, *symbols[:count], *last)
+    of_halves = name.endswith("_split")  # u, v, the halves of their sum and difference, and c
+    count = 2 if of_difference else 3 if of_halves else arity(op)
+
+    def given(values: Sequence[Any]) -> list[Any]:
+        if of_halves:
+            return [*values[:2], *halves(*values[:2]), values[2]]
+        return [*values, *([values[0] - values[1]] if of_difference else [])]
+
+    expr = kind(*extra, *given(symbols[:count]))
     d = Differentiator(symbols)
     for index in range(count):
         derivative = d(expr, symbols[index])
@@ -211,8 +225,7 @@ def test_partials_agree_with_numeric_differentiation(name: str) -> None:
 
                 def along(x: Any, index: int = index, values: list[Any] = values) -> Any:
                     moved = [*values[:index], x, *values[index + 1 :]]
-                    rest = [moved[0] - moved[1]] if of_difference else map(int, extra)
-                    return op.exact(*moved, *rest)
+                    return op.exact(*given(moved), *map(int, extra))
 
                 want = mpmath.diff(along, values[index])
                 shown = {s: sympy.Float(str(v), 40) for s, v in zip(symbols, values, strict=False)}
@@ -238,7 +251,7 @@ def test_normal_masses_keep_their_digits(library: ctypes.CDLL, kind: str) -> Non
             with mpmath.workprec(200):
                 want = OPS[name].exact(*map(mpmath.mpf, (u, v, u - v)))
             if abs(want) > least:
-                got = function((ctypes.c_double * 3)(u, v, u - v))
+                got = function((ctypes.c_double * 5)(u, v, u - v))
                 assert abs(got - want) <= most * 2.0 ** (1 - digits) * abs(want), (name, u, v)
 
 
@@ -357,7 +370,7 @@ def test_what_an_overflowed_argument_lost_is_not_looked_at(
         if x < 0 and name.startswith("decay"):
             continue
         want, *got = (
-            function((ctypes.c_double * 3)(*(*first, x, rest, 0.0)[:3]))
+            function((ctypes.c_double * 5)(*(*first, x, rest, 0.0)[:3]))
             for rest in (0.0, math.nan, math.inf, -math.inf)
         )
         assert not math.isnan(want) and got == [want] * 3, x
@@ -418,6 +431,6 @@ def test_quick_ways_keep_their_bounds(quick: ctypes.CDLL, name: str) -> None:
             factor = op.exact(mpmath.mpf(1), *exactly[1:]) if name.startswith("times_") else want
         if isinstance(want, mpmath.mpc) or not mpmath.isfinite(want) or abs(want) > 3e38:
             continue
-        got = function((ctypes.c_double * 3)(*(*single, 0.0, 0.0, 0.0)[:3]))
+        got = function((ctypes.c_double * 5)(*(*single, 0.0, 0.0, 0.0)[:3]))
         allowed = (op.ulp + quick_ulp(name, factor)) * abs(want) * 2.0**-23 + 2.0**-149
         assert abs(got - want) <= allowed, (single, got, float(want))

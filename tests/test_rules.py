@@ -2033,10 +2033,26 @@ def roots_about_another(x, y):  # type: ignore[no-untyped-def]
     return 1 / sympy.sqrt(y - x) - 1 / sympy.sqrt(y + x)
 
 
+@formula
+def smooth_clip(x):  # type: ignore[no-untyped-def]
+    return sympy.sqrt((x + 1) ** 2 + Rational(1, 10)) - sympy.sqrt((x - 1) ** 2 + Rational(1, 10))
+
+
+@formula
+def difference_of_ways(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sqrt((x - y) ** 2 + 1) - sympy.sqrt((x + y) ** 2 + 1)
+
+
 @pytest.mark.parametrize(
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (smooth_clip, (1e-20,)),
+        (smooth_clip, (3e7,)),
+        (smooth_clip, (-0.9,)),
+        (difference_of_ways, (1e-12, 3.0)),
+        (difference_of_ways, (1e9, 3.0)),
+        (difference_of_ways, (-0.4, 1e9)),
         (rise_of_root, (40.0, 1e-9)),
         (rise_of_root, (0.1, -0.0999)),
         (rise_of_root, (1e-20, 1e12)),

@@ -35,7 +35,8 @@ _SAFE = frozenset({"add", "sub", "mul", "neg", "lt", "le", "gt", "ge", "eq", "ne
 _TENSOR_OPERANDS = {
     "atan2": (0, 1), "max": (0, 1), "min": (0, 1), "logaddexp": (0, 1), "times_exp": (1,),
     "root_sum": (0,), "mean_root": (0,), "root_rest": (0,), "mean_any_root": (0,),
-    "root_rise": (0, 1),    "pow1pm1": (0,), "softplus_rise": (0, 1),
+    "root_rise": (0, 1), "root_split": (0, 1, 2, 3), "share_split": (0, 1, 2, 3),
+    "pow1pm1": (0,), "softplus_rise": (0, 1),
     "log_normal_mass": (0, 1, 2), "normal_mass_upper": (0, 1, 2), "normal_mass_lower": (0, 1, 2),
     "normal_mass_mean": (0, 1, 2),
     "softplus_divergence": (0, 1), "sinpi": (0,), "cospi": (0,), "sincpi": (0,),

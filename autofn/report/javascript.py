@@ -31,11 +31,11 @@ _MATH = frozenset(
 )
 
 OWN = frozenset(
-    "sigmoid softplus log1mexp logaddexp logcosh sech2 sinc spherical_bessel phi erf erfc normcdf "
-    "gamma loggamma digamma polygamma clamp root_sum mean_root mean_any_root root_rest root_rise "
-    "times_exp xlogy xlog1py expm1mx log1pmx pow1pm1 softplus_rise softplus_divergence "
-    "sinpi cospi sincpi spherical_bessel_pi along log_normal_mass normal_mass_upper "
-    "normal_mass_lower normal_mass_mean".split()
+    "sigmoid softplus log1mexp logaddexp logcosh sech2 sinc spherical_bessel phi erf erfc "
+    "normcdf gamma loggamma digamma polygamma clamp root_sum mean_root mean_any_root root_rest "
+    "root_rise root_split share_split times_exp xlogy xlog1py expm1mx log1pmx pow1pm1 "
+    "softplus_rise softplus_divergence sinpi cospi sincpi spherical_bessel_pi along "
+    "log_normal_mass normal_mass_upper normal_mass_lower normal_mass_mean".split()
 )
 """Functions of templates/report/functions.js."""
 

@@ -102,6 +102,7 @@ _POWER_WITH_EXP = _NAMED["power of 1 + a multiple of exp"]
 _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
+_SPLIT = _NAMED["root of a sum - that of the difference"]
 _RISE = _NAMED["root of a sum less that of a part"]
 _RISE_OVER_ROOT = _NAMED["1 less the root of a part of a sum over its"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
@@ -145,6 +146,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if len(node.args) <= PAIRED:
             if (lesser := _less_root_of_difference(node)) is not None:
                 return _LESS_ROOT_OF_DIFFERENCE, lesser
+            if (split := _root_split(node)) is not None:
+                return _SPLIT, split
             if (mean := _with_mean_root(node)) is not None:
                 return mean
             if (rest := _whole_less_part(node, parameters)) is not None:
@@ -915,6 +918,27 @@ def _less_root_of_difference(node: Add) -> Expr | None:
             if plus and minus and len(plus) + len(minus) == len(q.args):
                 rest = node - term - m * Add(*plus) + m * Add(*minus)
                 return rest - m * less_root_of_difference(-Add(*plus), Add(*minus), mean, more)
+    return None
+
+
+def _root_split(node: Add) -> Expr | None:
+    """k*(root of u - root of v), where the mean of u and v and their difference are shorter."""
+    roots = [
+        (term, factor)
+        for term in node.args
+        for factor in Mul.make_args(term)
+        if isinstance(factor, heads.root_sum)
+    ]
+    for (term, root), (other, another) in itertools.combinations(roots, 2):
+        (u, c), (v, same) = root.args, another.args
+        if c != same or term / root != -other / another:
+            continue
+        mean, half = sympy.expand_mul((u + v) / 2), sympy.expand_mul((u - v) / 2)
+        if sum(len(Add.make_args(each)) for each in (mean, half)) <= sum(
+            len(Add.make_args(each)) for each in (u, v)
+        ) and not (mean.is_Add and half.is_Add):
+            left = (each for each in node.args if each not in (term, other))
+            return Add(*left, term / root * heads.root_split(u, v, mean, half, c))
     return None
 
 

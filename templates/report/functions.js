@@ -126,6 +126,15 @@ const F = (() => {
     clamp: (x, low, high) => Math.min(Math.max(x, low), high),
     root_sum: (a, c) => Math.sqrt(a * a + c),
     mean_root: meanRoot, mean_any_root: meanRoot,
+    root_split: (u, v, m, d, c) => {
+      const roots = Math.sqrt(u * u + c) + Math.sqrt(v * v + c);
+      return roots && 4 * m * (d / roots);
+    },
+    share_split: (u, v, m, d, c) => {
+      const above = Math.sqrt(u * u + c), below = Math.sqrt(v * v + c);
+      const near = 4 * c * Math.abs(m) / above * d / below / above / below;
+      return Math.abs(m) > Math.abs(d) ? near / Math.abs(u / above + v / below) : u / above - v / below;
+    },
     root_rise: (x, d) => d && d / (Math.sqrt(x + d) + Math.sqrt(x)),
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
     expm1mx, log1pmx,
