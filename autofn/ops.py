@@ -221,7 +221,7 @@ def _share_split_exact(u: Any, v: Any, m: Any, d: Any, c: Any) -> Any:
         (each > 0) - (each < 0) if precise.isinf(each) else each / root
         for each, root in zip((u, v), roots, strict=True)
     ]
-    if abs(m) <= abs(d) or precise.isinf(m):
+    if shares[0] * shares[1] <= 0 or precise.isinf(m):
         return shares[0] - shares[1]
     return 4 * c * abs(m) * d / (abs(shares[0]) + abs(shares[1])) / (roots[0] * roots[1]) ** 2
 
@@ -1643,7 +1643,7 @@ TORCH_HELPERS: Mapping[str, str] = {
     many = torch.abs(first) + torch.abs(last)
     size = torch.where(torch.isinf(m), 1, torch.abs(m) / roots[0])
     rest = size / torch.where(many == 0, 1, many) * 4 * (d / roots[1]) * (c / roots[0]) / roots[1]
-    return torch.where(torch.abs(m) > torch.abs(d), rest, first - last)''',
+    return torch.where((u < 0) == (v < 0), rest, first - last)''',
     "_root_rise": '''def _root_rise(x, d):
     """sqrt(x + d) - sqrt(x), without its cancellation for a small d."""
     roots = torch.sqrt(x + d) + torch.sqrt(x)
@@ -1956,7 +1956,7 @@ template <typename T> AUTOFN_FN T share_split(T u, T v, T m, T d, T c) {
   const T many = std::fabs(first) + std::fabs(last);
   const T size = std::fabs(m) == T(INFINITY) ? T(1) : std::fabs(m) / above;
   const T near = size / (many == T(0) ? T(1) : many) * T(4) * (d / below) * (c / above) / below;
-  return std::fabs(m) > std::fabs(d) ? near : first - last;
+  return (u < T(0)) == (v < T(0)) ? near : first - last;
 }""",
     "root_rise": """// sqrt(x + d) - sqrt(x), without its cancellation for a small d.
 template <typename T> AUTOFN_FN T root_rise(T x, T d) {

@@ -2034,6 +2034,16 @@ def roots_about_another(x, y):  # type: ignore[no-untyped-def]
 
 
 @formula
+def secant_density(x, y):  # type: ignore[no-untyped-def]
+    return 1 / (2 * y * sympy.cosh(sympy.pi * x / (2 * y)))
+
+
+@formula
+def smooth_step(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sqrt((x - y) ** 2 + 1) - sympy.sqrt(x**2 + 1)
+
+
+@formula
 def smooth_clip(x):  # type: ignore[no-untyped-def]
     return sympy.sqrt((x + 1) ** 2 + Rational(1, 10)) - sympy.sqrt((x - 1) ** 2 + Rational(1, 10))
 
@@ -2047,6 +2057,9 @@ def difference_of_ways(x, y):  # type: ignore[no-untyped-def]
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (secant_density, (3.0, 0.7)),
+        (smooth_step, (11.8, -1.5e10)),
+        (smooth_step, (1e6, 1e-9)),
         (smooth_clip, (1e-20,)),
         (smooth_clip, (3e7,)),
         (smooth_clip, (-0.9,)),
@@ -2114,7 +2127,7 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
     point = tuple(struct.unpack("f", struct.pack("f", each))[0] for each in point)
     written = sympy.lambdify(names, made(*sympy.symbols(names)), "mpmath")
     # What these leave is mended by the search.
-    by_search = (survival, log_odds, mean_of_exps, nelson_siegel, mills_ratio)
+    by_search = (secant_density, survival, log_odds, mean_of_exps, nelson_siegel, mills_ratio)
     searched = made in (*by_search, mills_ratio_of_normals)
     variant = best(made.definition) if searched else derived(made.definition)
     at = dict(zip(names, point, strict=True))

@@ -73,7 +73,7 @@ def _at_zero(expr: Expr) -> Expr | None:
     """The expression at t = 0 with its numbers evaluated; None where that is no number."""
     try:
         value = _evaluated(expr.xreplace({_T: S.Zero}))
-    except ValueError:  # of Min(1/t, 2), say
+    except (TypeError, ValueError):  # of cosh(1/t), Min(1/t, 2), say
         return None
     return None if value is None or value.has(sympy.nan, sympy.zoo, sympy.oo) else value
 
@@ -219,10 +219,17 @@ def with_linear_start(expr: Expr, tensors: frozenset[Symbol]) -> Expr:
         slope = Differentiator((x,))(expr, x)
     except (FormulaError, KeyError):  # functions of kernels alone have no derivative
         return expr
-    start, rise = (_number(each.xreplace({x: S.Zero})) for each in (expr, slope))
+    start, rise = _value_at_zero(expr, x), _value_at_zero(slope, x)
     if start != 0 or rise is None or rise == 0:
         return expr
     return Piecewise((rise * x, Abs(x) < TINY), (expr, S.true), evaluate=False)
+
+
+def _value_at_zero(expr: Expr, x: Symbol) -> Expr | None:
+    try:
+        return _number(expr.xreplace({x: S.Zero}))
+    except TypeError:  # SymPy compares the NaN that it finds in cosh(1/x)
+        return None
 
 
 def _number(expr: Expr) -> Expr | None:

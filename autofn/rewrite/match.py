@@ -103,6 +103,7 @@ _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _SPLIT = _NAMED["root of a sum - that of the difference"]
+_ONE_SHARE = _NAMED["slopes of a difference of roots"]
 _RISE = _NAMED["root of a sum less that of a part"]
 _RISE_OVER_ROOT = _NAMED["1 less the root of a part of a sum over its"]
 _PART_OF_WHOLE = _NAMED["1 - a part over the whole"]
@@ -148,6 +149,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return _LESS_ROOT_OF_DIFFERENCE, lesser
             if (split := _root_split(node)) is not None:
                 return _SPLIT, split
+            if (share := _one_share(node)) is not None:
+                return _ONE_SHARE, share
             if (mean := _with_mean_root(node)) is not None:
                 return mean
             if (rest := _whole_less_part(node, parameters)) is not None:
@@ -918,6 +921,25 @@ def _less_root_of_difference(node: Add) -> Expr | None:
             if plus and minus and len(plus) + len(minus) == len(q.args):
                 rest = node - term - m * Add(*plus) + m * Add(*minus)
                 return rest - m * less_root_of_difference(-Add(*plus), Add(*minus), mean, more)
+    return None
+
+
+def _one_share(node: Add) -> Expr | None:
+    """The sum or difference of root_split's slopes by the mean and the half: twice one share."""
+    for term, other in itertools.permutations(node.args, 2):
+        for slope in Mul.make_args(term):
+            if not isinstance(slope, heads.share_split):
+                continue
+            u, v, mean, half, c = slope.args
+            k, by_half = term / slope, heads.share_split(u, -v, half, mean, c)
+            for sign, twice in (
+                (1, 2 * u / heads.root_sum(u, c)),
+                (-1, -2 * v / heads.root_sum(v, c)),
+            ):
+                if other == sign * k * by_half:
+                    return Add(
+                        *(each for each in node.args if each not in (term, other)), k * twice
+                    )
     return None
 
 

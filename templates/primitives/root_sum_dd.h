@@ -46,5 +46,5 @@ AUTOFN_FN DoubleDouble share_split_dd(DoubleDouble u, DoubleDouble v, DoubleDoub
   const DoubleDouble many = fabs(first) + fabs(last);
   const DoubleDouble size = fabs(share_dd(m, above)) / choose(many.high == 0.0, one, many);
   const DoubleDouble near = size * 4.0 * (d / below) * (c / above) / below;
-  return choose(fabs(m).high > fabs(d).high, near, first - last);
+  return choose((u.high < 0.0) == (v.high < 0.0), near, first - last);
 }

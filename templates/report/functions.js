@@ -133,7 +133,7 @@ const F = (() => {
     share_split: (u, v, m, d, c) => {
       const above = Math.sqrt(u * u + c), below = Math.sqrt(v * v + c);
       const near = 4 * c * Math.abs(m) / above * d / below / above / below;
-      return Math.abs(m) > Math.abs(d) ? near / Math.abs(u / above + v / below) : u / above - v / below;
+      return u * v > 0 ? near / Math.abs(u / above + v / below) : u / above - v / below;
     },
     root_rise: (x, d) => d && d / (Math.sqrt(x + d) + Math.sqrt(x)),
     root_rest: (a, c) => a * a / (Math.sqrt(a * a + c) + Math.sqrt(c)),
