@@ -4,8 +4,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# What is imported is compiled then: half of the time of an installation is bytecode.
-PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile
 
 .PHONY: demo test check docs certify citizen distributed example fuzz slow regenerate clean
 
@@ -56,6 +54,6 @@ clean:
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
-	$(PIP) -c constraints.txt torch==2.13.0
-	$(PIP) -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt torch==2.13.0
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@

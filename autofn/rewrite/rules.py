@@ -1241,7 +1241,7 @@ BY_HAND = (
     Rule("slopes of a difference of roots",
          share_split(U + V, U - V, U, V, C) + share_split(U + V, V - U, V, U, C),
          2 * (U + V) / root_sum(U + V, C), "the slopes of which the chain rule adds cancel",
-         _GOLDBERG, {U: 1e10, V: -1e10 + 1, C: 1e-6}),
+         _GOLDBERG, {U: 1.0007, V: -1.00069, C: 900.0}),
     Rule("root of a sum less that of a part", sqrt(U + V) - sqrt(U), root_rise(U, V),
          _CANCELS, _HERBIE, {U: 1e3, V: 0.01}),
     Rule("1 less the root of a part of a sum over its", 1 - sqrt(U) / sqrt(U + V),

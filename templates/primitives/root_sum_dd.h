@@ -1,7 +1,6 @@
 // needs: double_double
-// gives: mean_root_dd, root_rest_dd, root_rise_dd, root_split_dd, share_split_dd
-// sqrt(a**2 + c), its mean with a, and what it is above sqrt(c);
-// the root of x + d above that of x; differences of roots and of their slopes.
+// gives: mean_root_dd, root_rest_dd
+// sqrt(a**2 + c), its mean with a, and what it is above sqrt(c).
 AUTOFN_FN DoubleDouble root_sum_dd(DoubleDouble a, DoubleDouble c) {
   const DoubleDouble size = fabs(a);
   return choose(size.high > 0x1p+500, size, sqrt(a * a + c));
@@ -15,36 +14,4 @@ AUTOFN_FN DoubleDouble mean_root_dd(DoubleDouble a, DoubleDouble c) {
 AUTOFN_FN DoubleDouble root_rest_dd(DoubleDouble a, DoubleDouble c) {
   const DoubleDouble rest = a * (a / (root_sum_dd(a, c) + sqrt(c)));
   return choose(std::fabs(a.high) == INFINITY, fabs(a), rest);
-}
-
-AUTOFN_FN DoubleDouble root_rise_dd(DoubleDouble x, DoubleDouble d) {
-  const DoubleDouble roots = sqrt(x + d) + sqrt(x);
-  return choose(roots.high == 0.0, d, choose(d.high == INFINITY, roots, d / roots));
-}
-
-AUTOFN_FN DoubleDouble root_split_dd(DoubleDouble u, DoubleDouble v, DoubleDouble m,
-                                     DoubleDouble d, DoubleDouble c) {
-  const DoubleDouble size = fabs(m), step = fabs(d);
-  const bool less = size.high < step.high;
-  const DoubleDouble small = choose(less, size, step), large = choose(less, step, size);
-  const DoubleDouble mean = root_sum_dd(u, c) * 0.5 + root_sum_dd(v, c) * 0.5;
-  const DoubleDouble one = 1.0, part = large / choose(mean.high == 0.0, one, mean);
-  const double sign = (m.high < 0.0) == (d.high < 0.0) ? 2.0 : -2.0;
-  return choose(large.high == INFINITY, one, part) * sign * small;
-}
-
-// u over its root, for infinities too.
-AUTOFN_FN DoubleDouble share_dd(DoubleDouble u, DoubleDouble root) {
-  const DoubleDouble one = 1.0;
-  return choose(std::fabs(u.high) == INFINITY, choose(u.high < 0.0, -one, one), u / root);
-}
-
-AUTOFN_FN DoubleDouble share_split_dd(DoubleDouble u, DoubleDouble v, DoubleDouble m,
-                                      DoubleDouble d, DoubleDouble c) {
-  const DoubleDouble above = root_sum_dd(u, c), below = root_sum_dd(v, c), one = 1.0;
-  const DoubleDouble first = share_dd(u, above), last = share_dd(v, below);
-  const DoubleDouble many = fabs(first) + fabs(last);
-  const DoubleDouble size = fabs(share_dd(m, above)) / choose(many.high == 0.0, one, many);
-  const DoubleDouble near = size * 4.0 * (d / below) * (c / above) / below;
-  return choose((u.high < 0.0) == (v.high < 0.0), near, first - last);
 }
