@@ -14,8 +14,8 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).resolve().parent.parent
 OUTSIDE = (
     "CHANGELOG.md",
-    "benchmarks/*.md",
-    "benchmarks/*.png",
+    "benchmarks/**/*.md",
+    "benchmarks/**/*.png",
     "examples/*/*.md",
     "examples/*/results.json",
     "examples/*/results.png",
