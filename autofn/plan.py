@@ -9,7 +9,7 @@ import math
 import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from mpmath import mp
 from sympy import Add, Expr, S, Symbol
@@ -38,7 +38,7 @@ from autofn.rewrite.half_turns import in_half_turns
 from autofn.rewrite.heads import along
 from autofn.rewrite.judge import Sample, is_extreme, sampled
 from autofn.rewrite.limits import Limits
-from autofn.rewrite.memory import recalled, remembered
+from autofn.rewrite.memory import remembered
 from autofn.rewrite.saturate import Finite
 from autofn.rewrite.search import (
     Decision,
@@ -110,17 +110,14 @@ class Kernel:
 
 
 @dataclass(frozen=True)
-class VariantPlan:
-    """The programs of one variant, for PyTorch's operations; and, in `kernels`, for kernels.
+class Programs:
+    """What one variant computes, for PyTorch's operations; and, in `kernels`, for kernels.
 
     Names of inputs: leaves and outputs by their own name, cotangents as `Plan.grads`, tangents
     and second cotangents as `direction_name` of what they belong to. `jvp` and `vjp_jvp` are None
     where the user's own gradient has no transpose. `decisions` says how each kernel was chosen.
     """
 
-    key: tuple[tuple[str, Choice], ...]
-    suffix: str
-    derivation: Derivation
     forward: Program
     vjp: Program
     double_vjp: Program
@@ -128,6 +125,15 @@ class VariantPlan:
     vjp_jvp: Program
     kernels: dict[Pass, Program]
     decisions: tuple[Decision, ...]
+
+
+@dataclass(frozen=True)
+class VariantPlan(Programs):
+    """One variant: its programs, its choices, and the derivatives that they compute."""
+
+    key: tuple[tuple[str, Choice], ...]
+    suffix: str
+    derivation: Derivation
 
 
 @dataclass(frozen=True)
@@ -185,11 +191,17 @@ def plan(
         (leaf.name, _needed_for(leaf, definition, chosen, saved, symbols))
         for leaf in definition.differentiable
     )
-    variants = tuple(
-        _variant(definition, variant, derivation, vjp, outputs, grads, saved, search, passes)
-        for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True)
-    )
-    return Plan(definition, outputs, grads, saved, saved_for, variants)
+    wanted = [each for each in PASSES if each in passes]
+    asked = "programs", _described(definition), wanted
+    searched = all(each in search for each in wanted)
+    names = outputs, grads, saved
+    variants: list[VariantPlan] = []
+    for variant, (derivation, vjp) in zip(definition.variants, chosen, strict=True):
+        made = functools.partial(_programs, definition, derivation, vjp, *names, search, passes)
+        found = vars(remembered(repr((*asked, variant.key)), made, keep=searched))
+        key, suffix = variant.key, _suffix(variant.key)
+        variants.append(VariantPlan(**found, key=key, suffix=suffix, derivation=derivation))
+    return Plan(definition, outputs, grads, saved, saved_for, tuple(variants))
 
 
 def _needed_for(
@@ -234,47 +246,14 @@ def _chosen(
 # --- programs --------------------------------------------------------------------------------
 
 
-class _Programs(NamedTuple):
-    """Those of a `VariantPlan`."""
-
-    forward: Program
-    vjp: Program
-    double_vjp: Program
-    jvp: Program | None
-    vjp_jvp: Program
-    kernels: dict[Pass, Program]
-    decisions: tuple[Decision, ...]
-
-
-def _variant(
-    definition: Definition,
-    variant: Variant,
-    derivation: Derivation,
-    vjp: tuple[Expr | None, ...],
-    outputs: tuple[str, ...],
-    grads: tuple[str, ...],
-    saved: tuple[str, ...],
-    search: Container[Pass],
-    wanted: Container[Pass],
-) -> VariantPlan:
-    def made() -> _Programs:
-        return _programs(definition, derivation, vjp, outputs, grads, saved, search, wanted)
-
-    # All that is read of a definition, but for what is derived from it.
+def _described(definition: Definition) -> str:
+    """All that is read of a definition to plan it, as it is told apart in any process."""
     leaves = [(leaf.name, leaf.parameter) for leaf in definition.leaves]
-    exprs = [
+    variants = [
         (each.key, *map(_digests, (each.outputs, each.gradient or ())))
         for each in definition.variants
     ]
-    passes = [each for each in PASSES if each in wanted]
-    asked = leaves, definition.options, exprs, variant.key, outputs, grads, saved, passes
-    question = f"the programs of a variant: {asked!r}"
-    if all(each in search for each in passes):
-        found = remembered(question, made)
-    else:
-        old = recalled(question)
-        found = old[0] if old is not None else made()
-    return VariantPlan(variant.key, _suffix(variant.key), derivation, *found)
+    return repr((leaves, definition.output_names, variants, definition.options))
 
 
 def _programs(
@@ -286,7 +265,7 @@ def _programs(
     saved: tuple[str, ...],
     search: Container[Pass],
     wanted: Container[Pass],
-) -> _Programs:
+) -> Programs:
     present = [leaf for leaf in definition.differentiable if leaf.symbol in derivation.variables]
     numbers = _number_inputs(definition)
     primals = [_tensor_input(leaf) for leaf in present]
@@ -395,7 +374,7 @@ def _programs(
         fixed,
         _results(tangents_of_vjp, tuple(leaf.name for leaf in present), pushed, like=True),
     )
-    return _Programs(
+    return Programs(
         programs["forward"],
         programs["backward"],
         programs["double_backward"],
@@ -692,13 +671,15 @@ class _Search:
                 samples = itertools.chain([(BFLOAT16, beyond)], samples)
             return for_16_bits(pass_name, chosen, samples), decision
 
+        def as_derived() -> tuple[Program, Decision]:
+            program = _for_kernels(inputs, self._fixed, results)
+            return program, unsearched(pass_name, program)
+
         names = [sorted(map(str, each)) for each in (self._fixed, self._symbols)]
         asked = [_text(each) for each in (results, self._forward[1])]
         question = [pass_name, self._allowed, inputs, *names, self._given, *asked]
-        if pass_name in self._passes or recalled(repr(question)):
-            return remembered(repr(question), searched)
-        program = _for_kernels(inputs, self._fixed, results)
-        return program, unsearched(pass_name, program)
+        wanted = pass_name in self._passes
+        return remembered(repr(question), searched if wanted else as_derived, keep=wanted)
 
 
 def _digests(exprs: Iterable[Expr | None]) -> list[str | None]:

@@ -75,7 +75,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> ctypes.CDLL:
 
 
 def computed(library: ctypes.CDLL, label: str, args: list[Pair]) -> Pair:
-    flat = [part for pair in [*args, *[(0.0, 0.0)] * 4] for part in pair][:10]
+    flat = [part for pair in args for part in pair]
     found = (ctypes.c_double * 2)()
     library[f"run_{label}"]((ctypes.c_double * 10)(*flat), found)
     return found[0], found[1]

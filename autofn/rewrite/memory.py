@@ -12,7 +12,7 @@ import hashlib
 import pickle
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import sympy
 
@@ -21,27 +21,22 @@ from autofn import cache
 T = TypeVar("T")
 
 
-def remembered(question: str, answer: Callable[[], T]) -> T:
-    """The answer to a question, from an earlier process where there is one."""
-    found = recalled(question)
-    if found is not None:
-        old: T = found[0]
+def remembered(question: str, answer: Callable[[], T], *, keep: bool = True) -> T:
+    """The answer to a question, from an earlier process where there is one.
+
+    keep: whether a new answer is one for later.
+    """
+    path = _path(question)
+    if path is None:
+        return answer()
+    with contextlib.suppress(Exception):  # whatever a damaged file makes of unpickling
+        old: T = pickle.loads(path.read_bytes())
         return old
-    new, path = answer(), _path(question)
-    if path is not None:
+    new = answer()
+    if keep:
         with contextlib.suppress(OSError, pickle.PicklingError):
             cache.put(path, pickle.dumps(new))
     return new
-
-
-def recalled(question: str) -> tuple[Any] | None:
-    """The answer from an earlier process, if there is one."""
-    path = _path(question)
-    if path is None:
-        return None
-    with contextlib.suppress(Exception):  # whatever a damaged file makes of unpickling
-        return (pickle.loads(path.read_bytes()),)
-    return None
 
 
 def _path(question: str) -> Path | None:
