@@ -26,6 +26,7 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any, Protocol
 
+from autofn import aside
 from autofn.errors import AutofnError, FormulaError, InternalError, Location
 from autofn.load import opened
 from autofn.model import Definition
@@ -212,7 +213,8 @@ class _Pool:
         source, timeout = self.sources[index], self.timeout
         if isinstance(source, ExprSource):
             timeout = min(timeout, EXPRESSION_LIMIT)
-        arguments = (sender, source, first, self.action, timeout, str(scratch))
+        alone = min(self.workers, len(self.sources)) == 1
+        arguments = (sender, source, first, self.action, timeout, str(scratch), alone)
         process = self.context.Process(target=_work, args=arguments, daemon=False)
         with no_interrupt():
             process.start()
@@ -327,9 +329,18 @@ def no_interrupt() -> Iterator[None]:
 
 
 def _work(
-    pipe: Connection, source: Source, first: int, action: Action, timeout: float, scratch: str
+    pipe: Connection,
+    source: Source,
+    first: int,
+    action: Action,
+    timeout: float,
+    scratch: str,
+    alone: bool,
 ) -> None:
+    """alone: whether no other child runs beside this one, which then may use all processors."""
     _isolate(scratch)
+    if alone:
+        aside.permit()
     guard = _Guard(timeout)
     reading = Reading()
     lock = threading.Lock()

@@ -6,7 +6,8 @@ from autofn.emit import emit
 from autofn.explain import Explanation, explain
 from autofn.model import Definition
 from autofn.package import Package
-from autofn.plan import PASSES, plan
+from autofn.passes import PASSES
+from autofn.plan import plan
 
 __all__ = ["Explanation", "explain", "generate"]
 

@@ -7,7 +7,7 @@ larger than the graph for a deep composition.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 
 from sympy import Basic, Expr, Piecewise, Symbol, srepr
@@ -39,6 +39,11 @@ def digest(expr: Basic) -> str:
         return hashlib.sha256(srepr(expr).encode()).hexdigest()
     parts = [type(expr).__name__, *map(digest, expr.args)]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def digests(exprs: Iterable[Basic | None]) -> list[str | None]:
+    """The digest of each, of which some may be None."""
+    return [None if each is None else digest(each) for each in exprs]
 
 
 def nodes(*exprs: Basic) -> Iterator[Basic]:

@@ -16,7 +16,8 @@ from sympy import Expr, Symbol, exp, log, tanh
 
 from autofn import formula
 from autofn.functions import sigmoid, softplus
-from autofn.plan import FIRST_ORDER, kernels, plan
+from autofn.passes import FIRST_ORDER
+from autofn.plan import kernels, plan
 from autofn.program import Input, Node, Output, Program, Result, lower
 from autofn.rewrite.heads import exp_within
 from autofn.rewrite.normal_form import direct_form

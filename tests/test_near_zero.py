@@ -7,7 +7,8 @@ from sympy import Expr
 
 from autofn import Learnable, formula
 from autofn import functions as heads
-from autofn.plan import FIRST_ORDER, plan
+from autofn.passes import FIRST_ORDER
+from autofn.plan import plan
 from autofn.rewrite.formats import DOUBLE, SINGLE
 from autofn.rewrite.near_zero import for_kernels, with_regimes
 from autofn.rewrite.simulate import simulated

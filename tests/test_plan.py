@@ -11,7 +11,8 @@ from sympy import Abs, Max, Symbol, exp, log, sin, sqrt, tanh
 
 from autofn import FormulaError, Learnable, PerChannel, formula
 from autofn.model import Definition
-from autofn.plan import FIRST_ORDER, Plan, kernels, plan
+from autofn.passes import FIRST_ORDER
+from autofn.plan import Plan, kernels, plan
 from autofn.program import CHANNEL, ELEMENT, Program
 from autofn.rewrite.simulate import simulated
 from autofn.rewrite.truth import exact

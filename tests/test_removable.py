@@ -10,7 +10,8 @@ from sympy import Expr, Piecewise, Symbol, cos, exp, log, pi, sin, tanh
 from autofn import Learnable, formula
 from autofn import functions as heads
 from autofn.compact import compact
-from autofn.plan import FIRST_ORDER, plan
+from autofn.passes import FIRST_ORDER
+from autofn.plan import plan
 from autofn.recognise import recognise
 from autofn.rewrite.formats import DOUBLE, SINGLE
 from autofn.rewrite.near_zero import with_regimes, without_series

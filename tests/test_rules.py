@@ -23,7 +23,8 @@ from autofn.derive import Differentiator
 from autofn.explain import explain
 from autofn.load import load_file
 from autofn.model import Definition
-from autofn.plan import FIRST_ORDER, VariantPlan, plan
+from autofn.passes import FIRST_ORDER
+from autofn.plan import VariantPlan, plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 from autofn.recognise import Step, recognise
 from autofn.rewrite import candidates, far_out, near_root, near_zero, sample

@@ -19,7 +19,8 @@ from autofn.emit import fingerprint
 from autofn.emit.identifiers import Names
 from autofn.model import NUMBERS, REQUIRED, Definition, Kind, Leaf, Parameter, Variant
 from autofn.ops import OPS
-from autofn.plan import AXES, Plan, VariantPlan, plan
+from autofn.passes import AXES
+from autofn.plan import Plan, VariantPlan, plan
 from autofn.program import ELEMENT, Input, Program, Result, lower
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from autofn.model import (
     Leaf,
 )
 from autofn.names import Namer, camel_case, python_name
-from autofn.plan import Plan, direction_name
+from autofn.passes import direction_name
+from autofn.plan import Plan
 
 _OP_GLOBALS = frozenset({"torch", "Tensor", "Function", "maths", "forward_leaf", "backward_leaf",
                          "NamedTuple", "Literal", "annotations"})  # fmt: skip

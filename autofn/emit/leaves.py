@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from autofn.emit.declarations import literal, tuple_text, unpacked
 from autofn.emit.identifiers import Names
 from autofn.model import TENSORS, Choice, Definition
-from autofn.plan import Kernel, Pass, Plan, direction_name, is_alike
+from autofn.passes import Pass, direction_name
+from autofn.plan import Kernel, Plan, is_alike
 
 
 def leaves_text(made: Plan, names: Names, kernels: tuple[Kernel, ...]) -> str:

@@ -16,7 +16,8 @@ from autofn.emit.words import condition, formula_lines, title
 from autofn.errors import FormulaError
 from autofn.model import REQUIRED, Choice, Definition, Kind, Leaf, Parameter
 from autofn.names import Namer, cpp_name
-from autofn.plan import Kernel, Plan, direction_name
+from autofn.passes import direction_name
+from autofn.plan import Kernel, Plan
 from autofn.resources import templates
 
 SHARED = "autofn_autograd.hpp"

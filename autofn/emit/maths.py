@@ -10,7 +10,8 @@ from autofn.emit.words import condition, formula_lines, title
 from autofn.model import (
     Kind,
 )
-from autofn.plan import Plan, VariantPlan, direction_name
+from autofn.passes import direction_name
+from autofn.plan import Plan, VariantPlan
 from autofn.program import Program
 
 _DOCS = {

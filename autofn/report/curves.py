@@ -12,7 +12,7 @@ from sympy import Basic, Expr, Piecewise, S, Symbol
 from autofn.derive import Derivation, direction, parameters_of, second_order
 from autofn.errors import FormulaError
 from autofn.model import TENSORS, Definition, Kind, Leaf, Variant
-from autofn.plan import AXES, direction_name
+from autofn.passes import AXES, direction_name
 from autofn.program import Input, Program, Result, lower
 from autofn.recognise import recognise
 from autofn.report.javascript import function

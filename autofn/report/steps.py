@@ -14,7 +14,8 @@ from autofn.derive import Differentiator
 from autofn.errors import FormulaError
 from autofn.model import Definition, Variant
 from autofn.package import Package
-from autofn.plan import Pass, Plan, VariantPlan, kernels
+from autofn.passes import Pass
+from autofn.plan import Plan, VariantPlan, kernels
 from autofn.program import Program, Result
 from autofn.report.model import Step
 from autofn.report.truth import Column, Truth, error

@@ -872,32 +872,29 @@ def _with_mean_root(node: Add) -> tuple[Rule, Expr] | None:
     Of a root u, the square of which is rounded, the difference alone cancels.
     """
     for term, other in _over(node, S.Half):
-        ratio = term / other
-        for factor in Mul.make_args(ratio):
-            base, power = factor.as_base_exp()
-            if power != -S.Half or not isinstance(base, Add):
-                continue
-            u = ratio / factor
-            if u.is_number:
-                continue
-            if (square := u**2) in base.args:
-                left = [each for each in node.args if each not in (term, other)]
-                sign, root = u.as_coeff_Mul()
-                if root.is_Pow and root.exp == S.Half:
-                    if sign > 0:
-                        continue
-                    rule = _RISE if other.has(sqrt(base)) else _RISE_OVER_ROOT
-                    return rule, Add(
-                        *left, other * _put(_RISE_OVER_ROOT, {U: square, V: base - square})
-                    )
-                rule = _ROOT_AND_ARGUMENT if other.has(sqrt(base)) else _ARGUMENT_OVER_ROOT
-                if rule is _ROOT_AND_ARGUMENT:
-                    lesser = _less_root_of_squares(left, other, u, base - square)
-                    if lesser is not None:
-                        return _LESS_ROOT_OF_SQUARES, lesser
-                mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: base - square})
-                return rule, Add(*left, other * mean)
+        left = [each for each in node.args if each not in (term, other)]
+        for u, base in _over_its_root(term / other):
+            beside, in_root = base - u**2, other.has(sqrt(base))
+            sign, root = u.as_coeff_Mul()
+            if root.is_Pow and root.exp == S.Half:
+                if sign > 0:
+                    continue
+                rise = _put(_RISE_OVER_ROOT, {U: u**2, V: beside})
+                return _RISE if in_root else _RISE_OVER_ROOT, Add(*left, other * rise)
+            if in_root and (lesser := _less_root_of_squares(left, other, u, beside)) is not None:
+                return _LESS_ROOT_OF_SQUARES, lesser
+            mean = _put(_ARGUMENT_OVER_ROOT, {U: u, V: beside})
+            return _ROOT_AND_ARGUMENT if in_root else _ARGUMENT_OVER_ROOT, Add(*left, other * mean)
     return _with_mean_root_of_sum(node)
+
+
+def _over_its_root(ratio: Expr) -> Iterator[tuple[Expr, Expr]]:
+    """The u, no number, of a ratio that is u over the root of u**2 and more; what that is of."""
+    for factor in Mul.make_args(ratio):
+        base, power = factor.as_base_exp()
+        u = ratio / factor
+        if power == -S.Half and base.is_Add and not u.is_number and u**2 in base.args:
+            yield u, base
 
 
 def _less_root_of_squares(left: list[Expr], term: Expr, u: Expr, beside: Expr) -> Expr | None:

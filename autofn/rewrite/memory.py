@@ -55,7 +55,8 @@ def _sources() -> str:
     for path in sorted(here.glob("*.py")) + [
         here.parent / f"{name}.py"
         for name in (
-            "compact derive functions model names ops plan precise program recognise saving trees"
+            "compact derive functions model names ops passes plan precise program recognise saving "
+            "trees"
         ).split()
     ]:
         digest.update(path.read_bytes())
