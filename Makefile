@@ -13,7 +13,9 @@ export NO_MKDOCS_2_WARNING = 1
 demo: $(STAMP)  ## generate the swish op from its formula and print the verification table
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
 
+# Its hundreds of processes would each compile what PYTHONDONTWRITEBYTECODE keeps from being written.
 test: check  ## everything that must hold before a commit
+	$(BIN)/python -m compileall -q autofn
 	$(BIN)/pytest -n 2 --dist worksteal
 
 slow: $(STAMP)  ## the tests that take a minute or more each
