@@ -166,7 +166,8 @@ def _with_logarithms(found: Expr, logarithms: dict[Symbol, Expr]) -> Expr | None
             below = Mul(*(each for each in powers if each.exp.is_negative and each.base.is_Add))
             terms = Add(*(rest / below * term for term in factor.args))
             within = _with_logarithms(terms, logarithms)
-            return None if within is None else below * within
+            alone = below.free_symbols.isdisjoint(logarithms)
+            return below * within if alone and within is not None else None
     return None
 
 

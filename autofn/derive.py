@@ -466,7 +466,27 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
     return tuple(Term(k, i, compact(expr)) for k, i, expr in entries if expr != 0)
 
 
+def _signs_multiplied_out(node: Expr) -> Expr:
+    """Signs times sums with terms that have them: the slope of sign(u)*f(|u|) is that of f at 0."""
+    if not any(isinstance(each, sympy.sign) for each in trees.nodes(node)):
+        return node
+    found: Expr = trees.rebuilt(node, [_signs_multiplied_out(arg) for arg in node.args])
+    for sign in (each for each in Mul.make_args(found) if isinstance(each, sympy.sign)):
+        for total in (each for each in found.args if each.is_Add):
+            if any(sign in Mul.make_args(term) for term in total.args):
+                terms = [Mul(*_without_square(term, sign)) for term in total.args]
+                return Mul(*(each for each in found.args if each not in (sign, total)), Add(*terms))
+    return found
+
+
+def _without_square(term: Expr, sign: Expr) -> list[Expr]:
+    """The factors of a term times a sign, which squared is 1."""
+    factors = list(Mul.make_args(term))
+    return [each for each in factors if each != sign] if sign in factors else [*factors, sign]
+
+
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
     tidied = compact(settled(recognise(elementary(derivative), parameters)))
+    tidied = _signs_multiplied_out(recognise(tidied, parameters))
     return with_regimes(settled(recognise(tidied, parameters)))

@@ -1755,7 +1755,13 @@ TORCH_HELPERS: Mapping[str, str] = {
     """(1 + x)**y - 1: by its logarithm where the difference cancels."""
     exponent = y * torch.log1p(torch.clamp(x, min=-0.9))
     small = (torch.abs(exponent) < 1) & (x > -0.9)
-    return torch.where(small, torch.expm1(torch.where(small, exponent, 0)), (1 + x) ** y - 1)''',
+    total = 1 + x
+    lost = torch.where(torch.abs(x) < 1, x - (total - 1), 1 - (total - x))
+    lost = torch.where(torch.abs(lost) > 0, lost, 0) / torch.where(total == 0, 1, total)
+    power = total**y
+    ordinary = (torch.abs(power) > 0) & (torch.abs(power) < math.inf)
+    far = power * torch.exp(torch.where(ordinary, y * lost, 0)) - 1
+    return torch.where(small, torch.expm1(torch.where(small, exponent, 0)), far)''',
     "_normcdf": '''def _normcdf(x):
     """The standard normal distribution function, accurate in the lower tail."""
     return 0.5 * torch.erfc(-math.sqrt(0.5) * x)''',
@@ -2130,10 +2136,15 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T softplus_divergence(T u, T v
   const T far = rise - times_sigmoid<kWay>(apart, low), size = std::fabs(to);
   return std::fabs(apart) < T(1) ? near : size < T(INFINITY) ? far : size;
 }""",
-    "pow1pm1": """// (1 + x)**y - 1: by its logarithm where the difference cancels.
+    "pow1pm1": """// (1 + x)**y - 1: by its logarithm where the difference cancels; else what
+// 1 + x lost, which is next to 1 beside it, is raised to y as well.
 template <typename T> AUTOFN_FN T pow1pm1(T x, T y) {
-  const T exponent = y * autofn::log1p(x);
-  const T near = autofn::expm1(exponent), far = autofn::pow(T(1) + x, y) - T(1);
+  const T exponent = y * autofn::log1p(x), sum = T(1) + x;
+  const T near = autofn::expm1(exponent), power = autofn::pow(sum, y);
+  const T lost = std::fabs(x) < T(1) ? x - (sum - T(1)) : T(1) - (sum - x);
+  const T more = std::fabs(lost) > T(0) ? y * (lost / sum) : T(0);
+  const bool ordinary = std::fabs(power) > T(0) && std::fabs(power) < T(INFINITY);
+  const T far = (ordinary ? power * autofn::exp(more) : power) - T(1);
   return std::fabs(exponent) < T(1) && x > T(-0.9) ? near : far;
 }""",
     "digamma": """// Reflection, recurrence up to 10, then the asymptotic series.

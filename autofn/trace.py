@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fractions
 import inspect
 import itertools
 import keyword
@@ -35,9 +36,16 @@ MAX_VARIANTS = 16
 FINEST, LARGEST = 100, 10**6
 """The denominator and the numerator up to which a decimal number is a fraction."""
 
+FINEST_BELOW = 10**6
+"""The denominator of one in a sum that divides: what it is divided by it is reduced."""
+
+PLAIN = 10**5
+"""The denominator up to which a number that rounds to a float64 is that fraction: 4*0.3/9 is 2/15,
+which SymPy has multiplied out already. By chance one of a million is."""
+
 KINKED = (
-    sympy.Piecewise, sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.floor,
-    sympy.ceiling, sympy.core.relational.Relational,
+    sympy.Max, sympy.Min, sympy.Abs, sympy.sign, sympy.Heaviside, sympy.floor, sympy.ceiling,
+    sympy.core.relational.Relational,
 )  # fmt: skip
 
 
@@ -261,23 +269,38 @@ def _with_fractions(expr: Expr) -> Expr:
     """The expression with 1/2 for 0.5, exactly: x**0.5 is a square root; and with 1/10 for 0.1.
 
     That is not what Python's 0.1 is, but what adds up. It is left in exponents, which would need a
-    common denominator, and where there are kinks: a float64 may be 0.1, and never 1/10.
+    common denominator, and in what says where a kink is: a float64 may be 0.1, and never 1/10.
     """
-    exponents = {each.exp for each in expr.atoms(sympy.Pow)}
-    is_smooth = not expr.has(*KINKED)
+    kept = {each.exp for each in expr.atoms(sympy.Pow)}
+    kept |= {number for node in expr.atoms(*KINKED) for number in node.atoms(sympy.Float)}
+    divisors = [each.base for each in expr.atoms(sympy.Pow) if each.exp.is_negative]
+    below = {number for each in divisors if each.is_Add for number in _coefficients(each)}
     short = {}
     for number in expr.atoms(sympy.Float):
         if not math.isfinite(float(number)):
             continue
-        fraction = sympy.Rational(repr(float(number)))
-        is_exact = fraction.q.bit_count() == 1
-        if (
-            fraction.q <= FINEST
-            and abs(fraction.p) <= LARGEST
-            and (is_exact or (is_smooth and number not in exponents))
-        ):
+        fraction = _fraction(float(number), FINEST_BELOW if number in below else FINEST)
+        if fraction is not None and (fraction.q.bit_count() == 1 or number not in kept):
             short[number] = fraction
     return expr.xreplace(short)
+
+
+def _coefficients(node: sympy.Basic) -> set[sympy.Float]:
+    """The numbers in sums, products and whole powers, not in what functions are applied to."""
+    if isinstance(node, sympy.Float):
+        return {node}
+    inside = node.is_Add or node.is_Mul or (node.is_Pow and node.exp.is_Integer)
+    return {number for arg in node.args if inside for number in _coefficients(arg)}
+
+
+def _fraction(number: float, finest: int) -> sympy.Rational | None:
+    """The decimal fraction that a number is written as, or one that it is the rounded value of."""
+    found = sympy.Rational(repr(number))
+    if found.q > finest and finest > FINEST:
+        found = sympy.Rational(fractions.Fraction(number).limit_denominator(PLAIN))
+        if abs(float(found) - number) > math.ulp(number):
+            return None
+    return found if found.q <= finest and abs(found.p) <= finest * LARGEST // FINEST else None
 
 
 def _undefined(value: Expr) -> str:

@@ -2,6 +2,7 @@
 
 import sympy
 
+from autofn import functions as heads
 from autofn.compact import TERMS, compact, factored
 
 X, M, L, S, A, B = sympy.symbols("x mu lam sigma _s0 _s1", real=True)
@@ -21,3 +22,13 @@ def test_long_polynomials_are_not_factored() -> None:
     fraction = top / shift**5
     assert factored(fraction) == sympy.together(fraction)
     assert factored(shift**200 - 1) == sympy.together(shift**200 - 1)
+
+
+def test_no_logarithm_is_left_alone_in_a_divisor() -> None:
+    product = heads.xlogy(A, B)
+    for expr in (
+        A * (X + product) / (X - product) + (X + product) / (B + 1),
+        (X + product) * (A + 1) / (X + product + 1) ** 2 + (A + 1) / (X + product + 1),
+    ):
+        functions = compact(expr).atoms(sympy.Function)
+        assert functions and all(isinstance(each, heads.xlogy) for each in functions)

@@ -161,6 +161,24 @@ def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, 
         assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
 
 
+# Of 1 + x, float32 has few of the digits of x or none: they are raised to the power as well.
+COMPOUND = [(1e-9, 3e9), (-7.7e-9, 1.4e11), (3e-4, 2e5), (-0.03, 1500.0), (2.5, 40.0), (-1.0, 3.0)]
+
+
+@pytest.mark.parametrize("args", COMPOUND)
+def test_powers_of_1_and_more(library: ctypes.CDLL, args: tuple[float, float]) -> None:
+    x, y = (ctypes.c_float(each).value for each in args)
+    want = exact(OPS["pow1pm1"], None, (x, y))
+    for kind, bound in (("float", 1e-6), ("double", 1e-13)):
+        function = library[f"pow1pm1_{kind}"]
+        function.restype = ctypes.c_double
+        got = function((ctypes.c_double * 5)(x, y))
+        assert got == pytest.approx(want, rel=bound * (1 + abs(math.log(abs(want) + 1))))
+    columns = [torch.tensor([each], dtype=torch.float64) for each in (x, y)]
+    got = torch_value(OPS["pow1pm1"], None, columns).item()
+    assert got == pytest.approx(want, rel=1e-12)
+
+
 @pytest.mark.parametrize("at", [-1e-12, 1e-12, -1 - 1e-9, -3 + 1e-9, -0.5, -2.75])
 def test_digamma_next_to_its_poles(library: ctypes.CDLL, at: float) -> None:
     function = library["digamma_double"]

@@ -2054,10 +2054,31 @@ def difference_of_ways(x, y):  # type: ignore[no-untyped-def]
     return sympy.sqrt((x - y) ** 2 + 1) - sympy.sqrt((x + y) ** 2 + 1)
 
 
+@formula
+def proper_distance(x, y):  # type: ignore[no-untyped-def]
+    return (sympy.sqrt(1 + (x * y) ** 2) - 1) / x
+
+
+@formula
+def angular_margin(x, y):  # type: ignore[no-untyped-def]
+    return sympy.cos(sympy.acos(x) + y)
+
+
+@formula
+def rescaled_back(x, y):  # type: ignore[no-untyped-def]
+    root = sympy.sqrt(1 + 4 * y * (sympy.Abs(x) + 1 + y))
+    return sympy.sign(x) * (((root - 1) / (2 * y)) ** 2 - 1)
+
+
 @pytest.mark.parametrize(
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (proper_distance, (4e8, -1e12)),
+        (proper_distance, (0.3, 1e-3)),
+        (angular_margin, (-0.642, 0.5)),
+        (rescaled_back, (1e-12, 0.001)),
+        (rescaled_back, (-3.0, 0.5)),
         (secant_density, (3.0, 0.7)),
         (smooth_step, (11.8, -1.5e10)),
         (smooth_step, (1e6, 1e-9)),
@@ -2142,6 +2163,75 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
         slopes, simulated(variant.kernels["backward"], {"grad": 1.0, **at}), strict=True
     ):
         assert abs(gradient - slope) < 2e-6 * abs(slope) + 1e-45
+
+
+@formula
+def coulomb_integral(x):  # type: ignore[no-untyped-def]
+    return (1 - (1 + 11 * x / 16 + 3 * x**2 / 16 + x**3 / 48) * sympy.exp(-x)) / x
+
+
+@formula
+def odd_rational(x):  # type: ignore[no-untyped-def]
+    size = 2 * sympy.Abs(x) / 3
+    return sympy.sign(x) * (1 - 1 / (1 + size + size**2 + 1.41645 * size**4))
+
+
+@pytest.mark.parametrize(("made", "slope"), [(coulomb_integral, 0.0), (odd_rational, 2 / 3)])
+def test_slopes_at_0(made: Formula, slope: float) -> None:
+    """The polynomial about 0 has none where the function has none; an odd function has its own."""
+    variant = derived(made.definition)
+    for program in (variant.kernels["backward"], variant.vjp):
+        assert simulated(program, {"grad": 1.0, "x": 0.0}) == [
+            pytest.approx(slope, rel=1e-6, abs=0)
+        ]
+
+
+def test_decimals_in_divisors_are_fractions() -> None:
+    """Also those that SymPy has multiplied out: what is divided by them is reduced."""
+    (slope,) = derived(odd_rational.definition).derivation.vjp
+    assert slope is not None
+    powers = [each for each in slope.atoms(sympy.Pow) if each.exp.is_negative and each.base.is_Add]
+    assert [each.exp for each in powers] == [-2]
+
+
+@formula
+def log_distance(x, y):  # type: ignore[no-untyped-def]
+    return sympy.Abs(sympy.log(1 + x) - sympy.log(1 + y))
+
+
+def test_signs_of_differences_are_seen_where_both_round_to_the_same() -> None:
+    (slope, _) = derived(log_distance.definition).derivation.vjp
+    assert slope is not None and slope.has(sympy.sign(x - y))
+
+
+@formula
+def phase_function(x, y):  # type: ignore[no-untyped-def]
+    return (1 - y**2) / (1 + y**2 - 2 * x * y) ** 1.5
+
+
+@formula
+def power_of_losses(x, y):  # type: ignore[no-untyped-def]
+    b = sympy.Abs(y - 2)
+    return b / y * ((x**2 / b + 1) ** (y / 2) - 1)
+
+
+def test_what_vanishes_far_out_does_not_hide_what_is_infinite_or_no_number() -> None:
+    """Both are 0 for large y, and NaN where their parts overflow; but not beside a large x."""
+    at = {"grad": 1.0, "x": 7308.0, "y": 13304.0}
+    assert mp.isnan(simulated(derived(phase_function.definition).forward, at)[0])
+    _, slope = simulated(derived(power_of_losses.definition).vjp, at)
+    assert not mp.isfinite(slope)
+
+
+@formula
+def focal_root(x, y):  # type: ignore[no-untyped-def]
+    return sympy.sqrt(1 - x) * (-y * sympy.log(x) - (1 - y) * sympy.log(1 - x))
+
+
+def test_products_with_logarithms_in_a_sum_vanish_with_their_factor() -> None:
+    made = derived(focal_root.definition)
+    for program in (made.forward, made.kernels["forward"]):
+        assert simulated(program, {"x": 1.0, "y": 0.3}) == [0]
 
 
 @pytest.mark.parametrize("point", [(1.3e20, 98.0), (-1e25, 1.0), (1e30, 1e30)])

@@ -43,6 +43,11 @@ BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
 
+NEARER = (40.0, 600.0)
+LARGER, MODERATE = (30.0, 1e3, 1e6), 8.0
+"""How many times as large other tensors are, before `BEYOND` already, where what is NaN may not be
+next to nothing; and up to what size they are in the settings where it is."""
+
 TRIED_AGAIN = (700.0, 1e4, 1e7)
 """Where exponentials overflow in double: before, what is NaN in single precision is tried again.
 Farther out for those of a fraction of a tensor."""
@@ -206,17 +211,27 @@ class Limits:
                 low, high = (
                     self._vanished(program, reference, name, sign, far) for sign in (-1, 1)
                 )
+                beside = self._not_beside(program, reference, name, low | high)
                 for edge in edges:
-                    made = self._zeroed(program, name, low, high, Float(edge))
+                    made = self._zeroed(program, name, low, high, beside, Float(edge))
                     if not self._is_spoilt(program, made, reference, name, far):
                         program = made
                         break
         return program
 
     def _zeroed(
-        self, program: Program, name: str, low: set[int], high: set[int], edge: Expr
+        self,
+        program: Program,
+        name: str,
+        low: set[int],
+        high: set[int],
+        limited: set[int],
+        edge: Expr,
     ) -> Program:
-        """The program with these outputs 0 where they are NaN beyond an edge on a side."""
+        """The program with these outputs 0 where they are NaN beyond an edge on a side.
+
+        limited: those that are so only where other tensors are not large.
+        """
         grown = _Grown(program)
         outputs = []
         for k, output in enumerate(program.outputs):
@@ -228,9 +243,38 @@ class Limits:
                 beside = [n for n in self._differentiable if n != name and n in own]
                 zero = grown.plus_zeros(grown.constant(S.Zero), beside)
                 beyond = grown.is_beyond(name, side, edge)
+                for other in self._others(own, name) if k in limited else ():
+                    beyond = grown.both(beyond, grown.is_within(other, Float(MODERATE)))
                 node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
             outputs.append(replace(output, node=node))
         return grown.program(outputs)
+
+    def _others(self, names: Collection[str], name: str) -> list[str]:
+        return [each for each in self._signs if each != name and each in names]
+
+    def _not_beside(
+        self, program: Program, reference: Program, name: str, outputs: set[int]
+    ) -> set[int]:
+        """Those that are NaN, too, where others are large and they are not small, or no number."""
+        others = self._others(program.used(), name)
+        if not outputs or not others:
+            return set()
+        points = [
+            {**point, **{each: point[each] * size for each in others}}
+            for size in LARGER
+            for sign in self._signs[name]
+            for point in self._far_out(program, name, [sign * far for far in (*NEARER, *BEYOND)])
+        ]
+        columns_of = enumerate(in_single(program, columns(points, [0] * len(points))))
+        found = {k: column for k, column in columns_of if k in outputs and column is not None}
+        numbers = [n for n in range(len(points)) if any(isnan(c[n]) for c in found.values())]
+        truths = exact_at(reference, [points[n] for n in numbers])
+        return {
+            k
+            for n, row in zip(numbers, truths, strict=True)
+            for k, column in found.items()
+            if isnan(column[n]) and row[k] is not None and not abs(row[k]) < VANISHING
+        }
 
     def _far_out(self, program: Program, name: str, sizes: Sequence[float]) -> list[Point]:
         others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
@@ -657,8 +701,15 @@ class _Grown:
             return self._add("ge", self._add("abs", x), self.constant(edge))
         return self._add(relation, x, self.constant(edge if relation == "ge" else -edge))
 
+    def is_within(self, name: str, size: Expr) -> int:
+        """Whether an input is of that size at most."""
+        return self._add("le", self._add("abs", self._input(name)), self.constant(size))
+
+    def both(self, first: int, second: int) -> int:
+        return self._add("and", first, second)
+
     def is_nan_and(self, x: int, condition: int) -> int:
-        return self._add("and", self._add("ne", x, x), condition)
+        return self.both(self._add("ne", x, x), condition)
 
     def selected(self, condition: int, value: int, otherwise: int) -> int:
         return self._add("select", condition, value, otherwise)

@@ -18,6 +18,7 @@ from autofn import functions as heads
 from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite.rules import (
+    ANGLES,
     AREAS,
     LOGARITHMS,
     NAMES,
@@ -35,6 +36,7 @@ from autofn.rewrite.rules import (
     V,
     excess_over_log,
     exp_less_exp,
+    has_zero_of,
     less_root_of_difference,
     less_root_of_squares,
     lesser_power,
@@ -103,6 +105,8 @@ _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _SPLIT = _NAMED["root of a sum - that of the difference"]
+_SQUARE_LESS_1 = _NAMED["square of a quotient with a root less 1"]
+_SHARE_OF_REST = _NAMED["share of a root's square less its rest"]
 _ONE_SHARE = _NAMED["slopes of a difference of roots"]
 _RISE = _NAMED["root of a sum less that of a part"]
 _RISE_OVER_ROOT = _NAMED["1 less the root of a part of a sum over its"]
@@ -151,6 +155,10 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return _SPLIT, split
             if (share := _one_share(node)) is not None:
                 return _ONE_SHARE, share
+            if (lesser := _square_less_1(node)) is not None:
+                return _SQUARE_LESS_1, lesser
+            if (rest := _share_of_rest(node)) is not None:
+                return _SHARE_OF_REST, rest
             if (mean := _with_mean_root(node)) is not None:
                 return mean
             if (rest := _whole_less_part(node, parameters)) is not None:
@@ -226,6 +234,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         if found is None and (integral := _log_of_integral(node.args[0], parameters)) is not None:
             return _OF_INTEGRAL, integral
         return found or _first([last], lambda rule: _whole(rule, node, parameters))
+    if isinstance(node, sympy.sin | sympy.cos):
+        return _first(ANGLES, lambda rule: _whole(rule, node, parameters))
     if isinstance(node, sympy.sign):
         return _first(SIGNS, lambda rule: _whole(rule, node, parameters))
     if isinstance(node, heads.log1p):
@@ -940,6 +950,54 @@ def _one_share(node: Add) -> Expr | None:
     return None
 
 
+def _square_less_1(node: Add) -> Expr | None:
+    """m*(w**2 - 1) in a sum: the numerator of w - 1 by its conjugate, if that factors."""
+    for term, other in itertools.permutations(node.args, 2):
+        if trees.size(other) > trees.size(term):
+            continue
+        if (factors := _factors_of_square_less_1(-term / other)) is not None:
+            return Add(*(each for each in node.args if each not in (term, other)), -other * factors)
+    return None
+
+
+def _factors_of_square_less_1(square: Expr) -> Expr | None:
+    plain = {
+        each: sqrt(1 + each.args[0]) - 1
+        for each in trees.nodes(square)
+        if isinstance(each, heads.pow1pm1) and each.args[1] == S.Half
+    }
+    square = square.xreplace(plain)
+    roots = {each for each in trees.nodes(square) if each.is_Pow and each.exp == S.Half}
+    w = _square_root(square) if len(roots) == 1 and trees.size(square) < LIMIT else None
+    if w is None:
+        return None
+    (root,), t = roots, sympy.Dummy(positive=True)
+    above, below = sympy.fraction(sympy.together(w.xreplace({root: t})))
+    beside = sympy.Poly(above - below, t) if (above - below).is_polynomial(t) else None
+    if beside is None or beside.degree() != 1:
+        return None
+    slope, rest = beside.all_coeffs()
+    # Else the square of |x| is x**2, which has no factor in common with |x|.
+    sizes = {each: sympy.Dummy() for each in root.base.atoms(sympy.Abs)}
+    product = sympy.expand((slope**2 * root.base - rest**2).xreplace(sizes))
+    product = sympy.factor(product).xreplace({each: size for size, each in sizes.items()})
+    if not any(trees.symbols(each) and not each.is_Add for each in Mul.make_args(product)):
+        return None
+    return product * (w + 1) / ((slope * root - rest) * below.xreplace({t: root}))
+
+
+def _share_of_rest(node: Add) -> Expr | None:
+    """m*(u**2/root - (root - its value at 0)) in a sum, of root_sum(u, c)."""
+    for term in node.args:
+        for rest in (each for each in Mul.make_args(term) if isinstance(each, heads.root_rest)):
+            u, c = rest.args
+            m, root = -term / rest, heads.root_sum(u, c)
+            if (other := m * u**2 / root) in node.args:
+                left = (each for each in node.args if each not in (term, other))
+                return Add(*left, m * sqrt(c) * rest / root)
+    return None
+
+
 def _root_split(node: Add) -> Expr | None:
     """k*(root of u - root of v), where the mean of u and v and their difference are shorter."""
     roots = [
@@ -1009,7 +1067,19 @@ def _times_pow1pm1(node: Mul) -> Expr | None:
         quotient, exponent = power.args
         for v in node.args:
             if not v.is_number and v.is_nonnegative and 1 / v in Mul.make_args(quotient):
-                return node / power / v * times_pow1pm1(quotient * v, v, exponent)
+                rest = node / power / v
+                # What vanishes with the exponent stays beside it.
+                below = Mul(
+                    *(
+                        each
+                        for each in Mul.make_args(rest)
+                        if each.as_base_exp()[1].is_negative
+                        and each.free_symbols & exponent.free_symbols
+                    )
+                )
+                branches = times_pow1pm1(quotient * v, v, exponent).args
+                within = ((value * below, where) for value, where in branches)
+                return rest / below * sympy.Piecewise(*within, evaluate=False)
     return None
 
 
@@ -1028,7 +1098,14 @@ def _with_mean_root_of_sum(node: Add) -> tuple[Rule, Expr] | None:
 
 
 def _whole_less_part(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
-    """m*(1 - u/(u + v)) in a sum as m*v/(u + v)."""
+    """m*(1 - u/(u + v)) in a sum as m*v/(u + v), m a sum as well."""
+    for term in node.args:
+        for m in Mul.make_args(term):
+            if m.is_Add and set(m.args) <= set(node.args):
+                rest = _less_part(-term / m, parameters)
+                if rest is not None:
+                    gone = {term, *m.args}
+                    return Add(*(each for each in node.args if each not in gone), m * rest)
     branched = [each for each in node.args if any(map(_is_piecewise, Mul.make_args(each)))]
     others = itertools.product(branched, (each for each in node.args if each not in branched))
     for term, other in itertools.chain(_over(node, S.One), others):
@@ -1332,17 +1409,24 @@ def _times_logs(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         if not isinstance(total, Add):
             continue
         v = Mul(*(factor for factor in node.args if factor is not total))
-        own = [
-            term
-            for term in total.args
-            for head in [term.as_coeff_Mul()[1]]
-            if isinstance(head, sympy.log | heads.log1p)
-            and varies(v, parameters)
-            and vanishes_with(v, head.args[0] + int(isinstance(head, heads.log1p)), parameters)
-        ]
+        own = {term: found for term in total.args if (found := _into_log(v, term, parameters))}
         if own:
             left = [term for term in total.args if term not in own]
-            return Add(*(v * term for term in own), v * Add(*left))
+            return Add(*own.values(), v * Add(*left))
+    return None
+
+
+def _into_log(v: Expr, term: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    """v times a term that is infinite where v is 0, as one product with that logarithm."""
+    factor, head = term.as_coeff_Mul()
+    if isinstance(head, sympy.log | heads.log1p):
+        u = head.args[0] + int(isinstance(head, heads.log1p))
+        return v * term if varies(v, parameters) and vanishes_with(v, u, parameters) else None
+    if isinstance(head, heads.xlogy | heads.xlog1py):
+        m, argument = head.args
+        u = argument + int(isinstance(head, heads.xlog1py))
+        if has_zero_of(v, u, parameters):
+            return head.func(factor * v * m, argument)
     return None
 
 

@@ -40,6 +40,9 @@ AMPLIFIED = 12.0
 AT_ZERO = 2.0**-70
 """Where a function is as good as at 0, and can still be evaluated."""
 
+BESIDE = 2.0**-60
+"""Where the slope of a function at 0 is looked at."""
+
 CLOSE, CANCELLED = 2.0**-20, 400
 """Where terms are evaluated to how many digits: at `AT_ZERO` a sum may lose 253 of them."""
 
@@ -814,6 +817,12 @@ def _function(expr: Expr) -> Callable[[mp.mpf], mp.mpf]:
     return at
 
 
+def _is_level(value: Callable[[mp.mpf], mp.mpf]) -> bool:
+    """Whether a function has no slope at 0."""
+    above, below = value(mp.mpf(BESIDE)), value(mp.mpf(-BESIDE))
+    return bool(abs(above - below) < BESIDE * mp.mpf(2) ** -100 * abs(above))
+
+
 def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) -> Expr | None:
     r = mp.mpf(int(radius.p)) / int(radius.q)
     interval = [mp.mpf(0), r * r] if even else [-r, r]
@@ -824,6 +833,8 @@ def _polynomial(quotient: Callable[[mp.mpf], mp.mpf], even: bool, radius: Expr) 
     found = coefficients(at, interval, abs(quotient(mp.mpf(0))), DEGREES)
     if found is None or any(_amplified(found, end) > AMPLIFIED for end in interval):
         return None
+    if not even and _is_level(quotient):
+        found[-2] = mp.zero  # else its derivative would not be 0 at 0
     z = T**2 if even else T
     value: Expr = sympy.Integer(0)
     largest = max(map(abs, found))

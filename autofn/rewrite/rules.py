@@ -175,6 +175,7 @@ _PYTORCH = "the definition of PyTorch's function"
 
 _OVERFLOWS = "exp overflows where the result does not"
 _CANCELS = "the difference cancels"
+_MAGNIFIED = "the rounding of the angle is magnified where the result is small"
 _UNDERFLOWS_BESIDE = "exp overflows where the tail underflows"
 _POWERS = "the power overflows where the result, or its derivative, does not"
 _HILL = "Hill, The possible effects of the aggregation of the molecules of haemoglobin"
@@ -319,10 +320,18 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
         return False
     if any(each in (u, 1 - u) for each in u.free_symbols - parameters):
         return varies(product, parameters)
-    bases = [factor.as_base_exp() for factor in sympy.Mul.make_args(product)]
+    return has_zero_of(product, u, parameters)
+
+
+def has_zero_of(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
+    """Whether a factor of the product is 0 where u is."""
+    bases = [
+        (factor.args[0], S.One) if isinstance(factor, power) else factor.as_base_exp()
+        for factor in sympy.Mul.make_args(product)
+    ]
     return any(
-        power.is_positive and base.free_symbols and _is_zero_where(base, u, parameters)
-        for base, power in bases
+        exponent.is_positive and base.free_symbols and _is_zero_where(base, u, parameters)
+        for base, exponent in bases
     )
 
 
@@ -1238,6 +1247,13 @@ BY_HAND = (
          U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("root of a sum - that of the difference", root_sum(U + V, C) - root_sum(U - V, C),
          root_split(U + V, U - V, U, V, C), _CANCELS, _GOLDBERG, {U: 1e-10, V: 1.0, C: 0.1}),
+    Rule("square of a quotient with a root less 1", (V / (sqrt(C) + U)) ** 2 - 1,
+         ((V - U) ** 2 - C) * (V / (sqrt(C) + U) + 1) / ((sqrt(C) + V - U) * (sqrt(C) + U)),
+         _CANCELS, _GOLDBERG, {}),
+    Rule("share of a root's square less its rest",
+         C * (U**2 / root_sum(U, V**2) - root_rest(U, V**2)),
+         C * Abs(V) * root_rest(U, V**2) / root_sum(U, V**2),
+         _CANCELS, _GOLDBERG, {U: 1e9, V: 1.0, C: 1.0}),
     Rule("slopes of a difference of roots",
          share_split(U + V, U - V, U, V, C) + share_split(U + V, V - U, V, U, C),
          2 * (U + V) / root_sum(U + V, C), "the slopes of which the chain rule adds cancel",
@@ -1278,8 +1294,30 @@ BY_HAND = (
          "exp overflows where the result, or its slope, does not", _MAECHLER, {U: 100.0, V: 0.3}),
 )  # fmt: skip
 
+ANGLES = (
+    Rule("cos of acos and more", cos(acos(U) + V),
+         U * cos(V) - sqrt((1 - U) * (1 + U)) * sin(V), _MAGNIFIED, _ABRAMOWITZ, {}),
+    Rule("sin of acos and more", sin(acos(U) + V),
+         sqrt((1 - U) * (1 + U)) * cos(V) + U * sin(V), _MAGNIFIED, _ABRAMOWITZ, {}),
+    Rule("sin of asin and more", sin(asin(U) + V),
+         U * cos(V) + sqrt((1 - U) * (1 + U)) * sin(V), _MAGNIFIED, _ABRAMOWITZ, {}),
+    Rule("cos of asin and more", cos(asin(U) + V),
+         sqrt((1 - U) * (1 + U)) * cos(V) - U * sin(V), _MAGNIFIED, _ABRAMOWITZ, {}),
+)  # fmt: skip
+
 SIGNS = (
     Rule("sign of exp - 1", sign(expm1(U)), sign(U), "exp rounds to 1 beside 0", _GOLDBERG, {}),
+    *(
+        Rule(
+            f"sign of {f.__name__} - another",
+            sign(f(U) - f(V)),
+            sign(U - V),
+            "both round to the same",
+            _GOLDBERG,
+            {},
+        )
+        for f in (exp, log, log1p, sqrt, tanh, asinh, atan, sigmoid, softplus)
+    ),
 )
 
 REMOVABLE = (
@@ -1351,6 +1389,6 @@ ROOTS = (
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = (
-    *LOGARITHMS, *AREAS, *SUMS, *PRODUCTS, *POWERS, *BY_HAND, *SIGNS, *REMOVABLE, *QUOTIENTS,
-    *ROOTS, *NAMES,
+    *LOGARITHMS, *AREAS, *ANGLES, *SUMS, *PRODUCTS, *POWERS, *BY_HAND, *SIGNS, *REMOVABLE,
+    *QUOTIENTS, *ROOTS, *NAMES,
 )  # fmt: skip
