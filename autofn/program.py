@@ -494,6 +494,7 @@ class _Lowering:
                 above.append(factor)
         negative = bool(constant.is_negative)
         constant = -constant if negative else constant
+        constant, above, below = self._with_number(constant, above, below)
         ratio = self._ratio(above, below) if len(above) > 2 else None
         result = self._factors(constant if above or not below else S.One, above)
         if below:
@@ -502,6 +503,29 @@ class _Lowering:
             result = self._op("div", result, self._factors(S.One, below))
         result = result if ratio is None else self._op("mul", result, ratio)
         return self._op("neg", result) if negative else result
+
+    def _with_number(
+        self, constant: Expr, above: list[Expr], below: list[Expr]
+    ) -> tuple[Expr, list[Expr], list[Expr]]:
+        """The numbers of a quotient as one: it is the same for all elements, and of moderate size.
+
+        4*g*x/(g + 1) overflows before it is divided.
+        """
+        numbers, divisors = (
+            [each for each in factors if self._is_number(each)] for factors in (above, below)
+        )
+        if not numbers or not divisors or len(numbers) == len(above):
+            return constant, above, below
+        number = Dummy("number")
+        quotient = self._op("div", self._factors(constant, numbers), self._factors(S.One, divisors))
+        self._seen[number] = quotient
+        above = [number, *(each for each in above if each not in numbers)]
+        return S.One, above, [each for each in below if each not in divisors]
+
+    def _is_number(self, factor: Expr) -> bool:
+        """Whether all that is in it are numbers known at run time."""
+        known = [self._inputs.get(each) for each in factor.free_symbols]
+        return bool(known) and all(each is not None and each.number for each in known)
 
     def _ratio(self, above: list[Expr], below: list[Expr]) -> int | None:
         """u/root_sum(u, c), taken out of a quotient: the product of all above might overflow."""

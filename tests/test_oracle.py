@@ -333,6 +333,20 @@ def test_limits_at_infinity() -> None:
     assert truth(2 * x + sin(x), x=-math.inf)[0] == -math.inf
 
 
+@pytest.mark.parametrize("kinked", [Abs, lambda u: sp.Max(u, 1)])
+def test_slopes_of_kinks_at_infinity_have_limits(kinked: Any) -> None:
+    """Where the argument of |u| or Max is undefined as written: 0 times infinity and more."""
+
+    @formula
+    def f(x, y):  # type: ignore[no-untyped-def]
+        return x**3 / (1 + kinked(y * x + x**2))
+
+    d = f.definition
+    (value,), (row,) = evaluate(d, d.variants[0], {"x": math.inf, "y": 0.0}).floats()
+    assert value == math.inf
+    assert [*row] == [1.0, -1.0]
+
+
 def test_undefined_points_are_nan() -> None:
     for f in (log(x), sqrt(x), x**0.3, x ** Rational(1, 5), sp.acosh(x)):
         value, gradient = truth(f, x=-2.0)

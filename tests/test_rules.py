@@ -2070,10 +2070,30 @@ def rescaled_back(x, y):  # type: ignore[no-untyped-def]
     return sympy.sign(x) * (((root - 1) / (2 * y)) ** 2 - 1)
 
 
+@formula
+def compact_kernel(x):  # type: ignore[no-untyped-def]
+    return sympy.Max(1 - x, 0) ** 4 * (4 * x + 1)
+
+
+@formula
+def laplace_divergence(x, y):  # type: ignore[no-untyped-def]
+    return y * sympy.exp(-sympy.Abs(x) / y) + sympy.Abs(x) - 1 - sympy.log(y)
+
+
+@formula
+def isotherm(x, y):  # type: ignore[no-untyped-def]
+    return x / (1 + x**y) ** (1 / y)
+
+
 @pytest.mark.parametrize(
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (compact_kernel, (2.5e-18,)),
+        (compact_kernel, (0.7,)),
+        (laplace_divergence, (4.7e-6, 1.0)),
+        (laplace_divergence, (-1e12, 2.0)),
+        (isotherm, (1e7, 0.5)),
         (proper_distance, (4e8, -1e12)),
         (proper_distance, (0.3, 1e-3)),
         (angular_margin, (-0.642, 0.5)),
@@ -2226,6 +2246,51 @@ def test_what_vanishes_far_out_does_not_hide_what_is_infinite_or_no_number() -> 
 @formula
 def focal_root(x, y):  # type: ignore[no-untyped-def]
     return sympy.sqrt(1 - x) * (-y * sympy.log(x) - (1 - y) * sympy.log(1 - x))
+
+
+@formula
+def exponential_basis(x):  # type: ignore[no-untyped-def]
+    return sympy.exp(-20 * (sympy.exp(-x) - sympy.Rational(1, 2)) ** 2)
+
+
+@formula
+def ageing(x, y, z):  # type: ignore[no-untyped-def]
+    return sympy.exp(-z * (sympy.exp(x * y) - 1))
+
+
+@pytest.mark.parametrize(
+    ("made", "point"), [(exponential_basis, (-7e5,)), (ageing, (-1.1e12, -2.8, 2.0))]
+)
+def test_second_derivatives_of_what_has_vanished_are_0(
+    made: Formula, point: tuple[float, ...]
+) -> None:
+    """An exponential of one times powers of that, which are infinite."""
+    (variant,) = plan(made.definition, search=()).variants
+    for program in (variant.kernels["double_backward"], variant.double_vjp):
+        at = {
+            **{each.name: 1.0 for each in program.inputs},
+            **dict(zip("xyz", point, strict=False)),
+        }
+        assert set(simulated(program, at)) == {0}
+
+
+@formula
+def pressure_ratio(x, g: float = 1.4):  # type: ignore[no-untyped-def]
+    return 1 + 2 * g / (g + 1) * (x**2 - 1)
+
+
+def test_numbers_of_a_quotient_are_one_factor() -> None:
+    """4*g*x overflows where it is not to, and takes operations for each element."""
+    variant = derived(pressure_ratio.definition)
+    at = {"grad": 1.0, "x": 7.6e37, "g": 1.4}
+    for program in (variant.vjp, variant.kernels["backward"]):
+        assert simulated(program, at) == [pytest.approx(5.6 / 2.4 * 7.6e37, rel=1e-6)]
+
+
+def test_slopes_of_powers_times_their_base_at_0() -> None:
+    variant = derived(isotherm.definition)
+    slope, _ = simulated(variant.vjp, {"grad": 1.0, "x": 0.0, "y": 0.5})
+    assert slope == 1
 
 
 def test_products_with_logarithms_in_a_sum_vanish_with_their_factor() -> None:

@@ -279,6 +279,9 @@ class Limits:
     def _far_out(self, program: Program, name: str, sizes: Sequence[float]) -> list[Point]:
         others = {i.name: 1 + 0.37 * k for k, i in enumerate(program.inputs)}
         settings = [*self._at_defaults, *self._settings]
+        if len(self._signs) > 2:  # whose signs differ, too
+            first = settings[0]
+            settings += [{**first, each: -first[each]} for each in self._others(first, name)]
         return [{**others, **each, name: far} for each in settings for far in sizes]
 
     def _is_spoilt(

@@ -105,6 +105,9 @@ _OF_INTEGRAL = _NAMED["log of an integral of normcdf"]
 _ROOT_AND_ARGUMENT = _NAMED["root of a square and more, + u"]
 _ARGUMENT_OVER_ROOT = _NAMED["1 + u over the root of a square and more"]
 _SPLIT = _NAMED["root of a sum - that of the difference"]
+_LESSER_POWER = _NAMED["powers of a sum that differ by 1"]
+_BASE_TIMES_SLOPE = _NAMED["slope of a power times its base"]
+_BESIDE_HINGE = _NAMED["beside what is 0 below"]
 _SQUARE_LESS_1 = _NAMED["square of a quotient with a root less 1"]
 _SHARE_OF_REST = _NAMED["share of a root's square less its rest"]
 _ONE_SHARE = _NAMED["slopes of a difference of roots"]
@@ -155,6 +158,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
                 return _SPLIT, split
             if (share := _one_share(node)) is not None:
                 return _ONE_SHARE, share
+            if (power := _with_lesser_power(node)) is not None:
+                return _LESSER_POWER, power
             if (lesser := _square_less_1(node)) is not None:
                 return _SQUARE_LESS_1, lesser
             if (rest := _share_of_rest(node)) is not None:
@@ -176,6 +181,10 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
     if isinstance(node, Mul):
         if (tail := _scaled_tail(node)) is not None:
             return tail
+        if (power := _base_times_slope(node)) is not None:
+            return _BASE_TIMES_SLOPE, power
+        if (beside := _beside_hinge(node)) is not None:
+            return _BESIDE_HINGE, beside
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
         if (whole := _over_exponent(node, parameters)) is not None:
@@ -947,6 +956,66 @@ def _one_share(node: Add) -> Expr | None:
                     return Add(
                         *(each for each in node.args if each not in (term, other)), k * twice
                     )
+    return None
+
+
+def _base_times_slope(node: Mul) -> Expr | None:
+    """u times the slope of power(u, v), of which all factors of u are in a product."""
+    for slope in node.args:
+        if not (isinstance(slope, sympy.Piecewise) and len(slope.args) == 2):
+            continue
+        (nothing, where), (value, _) = slope.args
+        rest = [each for each in node.args if each is not slope]
+        for power in Mul.make_args(value) if nothing == 0 and isinstance(where, sympy.Eq) else ():
+            if not isinstance(power, heads.power):
+                continue
+            u, v = power.args[0], power.args[1] + 1
+            factors = Mul.make_args(u)
+            is_slope = (value / power / v).is_number and _equal(where.lhs - where.rhs, v)
+            if is_slope and all(each in rest for each in factors):
+                left = (each for each in rest if each not in factors)
+                return Mul(*left, value / power * heads.power(u, v))
+    return None
+
+
+def _with_lesser_power(node: Add) -> Expr | None:
+    """a*power(u, v + n) + b*power(u, v) of a sum u as (a*u**n + b)*power(u, v), if terms cancel."""
+    powers = [
+        (term, each)
+        for term in node.args
+        for each in Mul.make_args(term)
+        if isinstance(each, heads.power) and each.args[0].is_Add
+    ]
+    for (term, power), (other, lesser) in itertools.permutations(powers, 2):
+        u, n = power.args[0], power.args[1] - lesser.args[1]
+        if lesser.args[0] != u or not (n.is_Integer and 0 < n <= 2):
+            continue
+        a, b = term / power, other / lesser
+        if trees.size(a) + trees.size(b) + trees.size(u) > LIMIT:
+            continue
+        whole, beside = sympy.expand(a * u**n), sympy.expand(b)
+        sums = [len(Add.make_args(each)) for each in (whole + beside, whole, beside)]
+        if sums[0] < sums[1] + sums[2]:
+            left = (each for each in node.args if each not in (term, other))
+            return Add(*left, lesser * sympy.factor_terms(whole + beside))
+    return None
+
+
+def _beside_hinge(node: Mul) -> Expr | None:
+    """A power of Max(u, 0) times a sum with it, or with what is where u > 0: as they are there."""
+    for factor in node.args:
+        hinge, power = factor.as_base_exp()
+        if not (isinstance(hinge, sympy.Max) and S.Zero in hinge.args and power.is_positive):
+            continue
+        u = sympy.Max(*(each for each in hinge.args if each != 0))
+        for total in (each for each in node.args if each.is_Add):
+            above: dict[Basic, Basic] = {hinge: u}
+            for piece in total.atoms(sympy.Piecewise):
+                value, where = piece.args[0]
+                if isinstance(where, sympy.Gt | sympy.Ge) and _equal(where.lhs - where.rhs, u):
+                    above[piece] = value
+            if (found := trees.replaced(total, above)) != total:
+                return Mul(*(each for each in node.args if each is not total), found)
     return None
 
 

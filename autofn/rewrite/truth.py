@@ -177,11 +177,11 @@ def _exact(op: str, n: int | None, *args: Any) -> Any:
         return value_of(op, n, args)
     # MPFR has large numbers at no price but that of their remainder by pi.
     limited = precise.infinite_beyond if op in _TURNS else precise.bounded
-    limits = [limited(arg, LARGEST) for arg in args]
     if not op.startswith("times_"):
-        return value_of(op, n, limits)
-    # A factor that has vanished makes 0 of anything.
-    value, *others = limits
+        return value_of(op, n, [limited(arg, LARGEST) for arg in args])
+    # It is only multiplied. A factor that has vanished makes 0 of anything.
+    value, *others = args
+    others = [limited(arg, LARGEST) for arg in others]
     factor = precise.bounded(value_of(op, n, [1, *others]))
     vanishes = factor == 0 or (value == 0 and all(map(precise.is_finite, others)))
     return 0 if vanishes else value * factor

@@ -535,7 +535,9 @@ def absolute(x: Scalar) -> Scalar:
     at = base(x)
     if at > 0:
         return x
-    return neg(x) if at < 0 else at
+    if at < 0:
+        return neg(x)
+    return at if at == 0 else mul(x, mp.nan)  # its slopes are NaN as well, not absent
 
 
 def sign(x: Scalar) -> Scalar:
@@ -574,7 +576,7 @@ def heaviside(x: Scalar, at_zero: Scalar = None) -> Scalar:
 def clamp(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
     at, least, most = base(x), base(low), base(high)
     if isnan(at) or isnan(least) or isnan(most):
-        return mp.nan
+        return mul(mul(mul(x, low), high), mp.nan)
     if at > most or least > most:
         return high
     return low if at < least else x

@@ -187,7 +187,8 @@ class Program:
             values = [node(registers) for node in nodes]
             plain = [base(value) for value in values]
             if any(isnan(each) for each in plain):
-                return mp.nan
+                # Its slopes are NaN as well: without any they would be 0.
+                return mul(functools.reduce(add, values), mp.nan)
             top = best(plain)
             tied = [i for i, each in enumerate(plain) if each == top]
             if len(tied) == 1:
