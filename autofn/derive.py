@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 
 import sympy
 from sympy import (
@@ -466,6 +466,7 @@ def _terms(entries: Iterable[tuple[int, int, Expr]]) -> tuple[Term, ...]:
     return tuple(Term(k, i, compact(expr)) for k, i, expr in entries if expr != 0)
 
 
+@lru_cache(maxsize=10_000)
 def _signs_multiplied_out(node: Expr) -> Expr:
     """Signs times sums with terms that have them: the slope of sign(u)*f(|u|) is that of f at 0."""
     if not any(isinstance(each, sympy.sign) for each in trees.nodes(node)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fractions
+import functools
 import inspect
 import itertools
 import keyword
@@ -285,12 +286,13 @@ def _with_fractions(expr: Expr) -> Expr:
     return expr.xreplace(short)
 
 
-def _coefficients(node: sympy.Basic) -> set[sympy.Float]:
+@functools.lru_cache(maxsize=1000)
+def _coefficients(node: sympy.Basic) -> frozenset[sympy.Float]:
     """The numbers in sums, products and whole powers, not in what functions are applied to."""
     if isinstance(node, sympy.Float):
-        return {node}
+        return frozenset({node})
     inside = node.is_Add or node.is_Mul or (node.is_Pow and node.exp.is_Integer)
-    return {number for arg in node.args if inside for number in _coefficients(arg)}
+    return frozenset().union(*map(_coefficients, node.args if inside else ()))
 
 
 def _fraction(number: float, finest: int) -> sympy.Rational | None:

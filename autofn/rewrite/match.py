@@ -1010,8 +1010,8 @@ def _beside_hinge(node: Mul) -> Expr | None:
         u = sympy.Max(*(each for each in hinge.args if each != 0))
         for total in (each for each in node.args if each.is_Add):
             above: dict[Basic, Basic] = {hinge: u}
-            for piece in total.atoms(sympy.Piecewise):
-                value, where = piece.args[0]
+            for piece in filter(_is_piecewise, trees.nodes(total)):
+                value, where = piece.args[0].args
                 if isinstance(where, sympy.Gt | sympy.Ge) and _equal(where.lhs - where.rhs, u):
                     above[piece] = value
             if (found := trees.replaced(total, above)) != total:
@@ -1021,12 +1021,24 @@ def _beside_hinge(node: Mul) -> Expr | None:
 
 def _square_less_1(node: Add) -> Expr | None:
     """m*(w**2 - 1) in a sum: the numerator of w - 1 by its conjugate, if that factors."""
-    for term, other in itertools.permutations(node.args, 2):
-        if trees.size(other) > trees.size(term):
+    squares = [term for term in node.args if any(map(_is_square_of_root, Mul.make_args(term)))]
+    for term, other in itertools.product(squares, node.args):
+        if term is other or trees.size(other) > trees.size(term):
             continue
         if (factors := _factors_of_square_less_1(-term / other)) is not None:
             return Add(*(each for each in node.args if each not in (term, other)), -other * factors)
     return None
+
+
+def _is_square_of_root(factor: Expr) -> bool:
+    """Whether it is an even power of a sum with a square root, or of a root less 1."""
+    base, power = factor.as_base_exp()
+    if not (power.is_Integer and power % 2 == 0):
+        return False
+    if isinstance(base, heads.pow1pm1):
+        return bool(base.args[1] == S.Half)
+    factors = itertools.chain.from_iterable(map(Mul.make_args, Add.make_args(base)))
+    return any(each.is_Pow and each.exp == S.Half for each in factors)
 
 
 def _factors_of_square_less_1(square: Expr) -> Expr | None:
