@@ -489,5 +489,7 @@ def _without_square(term: Expr, sign: Expr) -> list[Expr]:
 def _tidied(derivative: Expr, parameters: frozenset[Symbol]) -> Expr:
     # Differentiation makes new products: exp(u)*sigmoid(-u), x*sign(x).
     tidied = compact(settled(recognise(elementary(derivative), parameters)))
-    tidied = _signs_multiplied_out(recognise(tidied, parameters))
-    return with_regimes(settled(recognise(tidied, parameters)))
+    tidied = recognise(tidied, parameters)
+    if (signed := _signs_multiplied_out(tidied)) != tidied:
+        tidied = recognise(signed, parameters)
+    return with_regimes(settled(tidied))

@@ -1506,7 +1506,11 @@ def _into_log(v: Expr, term: Expr, parameters: frozenset[Symbol]) -> Expr | None
     if isinstance(head, heads.xlogy | heads.xlog1py):
         m, argument = head.args
         u = argument + int(isinstance(head, heads.xlog1py))
-        if has_zero_of(v, u, parameters):
+        powers = (
+            (each.args[0], S.One) if isinstance(each, heads.power) else each.as_base_exp()
+            for each in Mul.make_args(v)
+        )
+        if has_zero_of(powers, u, parameters):
             return head.func(factor * v * m, argument)
     return None
 

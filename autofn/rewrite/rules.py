@@ -9,7 +9,7 @@ the replacement has not. `match` says how patterns are found. No rule knows a fo
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -320,18 +320,16 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
         return False
     if any(each in (u, 1 - u) for each in u.free_symbols - parameters):
         return varies(product, parameters)
-    return has_zero_of(product, u, parameters)
+    return has_zero_of([each.as_base_exp() for each in sympy.Mul.make_args(product)], u, parameters)
 
 
-def has_zero_of(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool:
-    """Whether a factor of the product is 0 where u is."""
-    bases = [
-        (factor.args[0], S.One) if isinstance(factor, power) else factor.as_base_exp()
-        for factor in sympy.Mul.make_args(product)
-    ]
+def has_zero_of(
+    powers: Iterable[tuple[Expr, Expr]], u: Expr, parameters: frozenset[Symbol]
+) -> bool:
+    """Whether one of these powers, each a base and an exponent, is 0 where u is."""
     return any(
         exponent.is_positive and base.free_symbols and _is_zero_where(base, u, parameters)
-        for base, exponent in bases
+        for base, exponent in powers
     )
 
 
@@ -1329,7 +1327,7 @@ SIGNS = (
             _GOLDBERG,
             {},
         )
-        for f in (exp, log, log1p, sqrt, tanh, asinh, atan, sigmoid, softplus)
+        for f in (exp, log1p, sqrt, tanh, asinh, atan, softplus)
     ),
 )
 
