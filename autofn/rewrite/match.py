@@ -942,20 +942,13 @@ def _less_root_of_difference(node: Add) -> Expr | None:
 
 def _one_share(node: Add) -> Expr | None:
     """The sum or difference of root_split's slopes by the mean and the half: twice one share."""
-    for term, other in itertools.permutations(node.args, 2):
-        for slope in Mul.make_args(term):
-            if not isinstance(slope, heads.share_split):
-                continue
-            u, v, mean, half, c = slope.args
-            k, by_half = term / slope, heads.share_split(u, -v, half, mean, c)
-            for sign, twice in (
-                (1, 2 * u / heads.root_sum(u, c)),
-                (-1, -2 * v / heads.root_sum(v, c)),
-            ):
-                if other == sign * k * by_half:
-                    return Add(
-                        *(each for each in node.args if each not in (term, other)), k * twice
-                    )
+    for term, slope in _terms_with(node, heads.share_split):
+        u, v, mean, half, c = slope.args
+        k, by_half = term / slope, heads.share_split(u, -v, half, mean, c)
+        for sign, twice in ((1, 2 * u / heads.root_sum(u, c)), (-1, -2 * v / heads.root_sum(v, c))):
+            if (other := sign * k * by_half) in node.args and other != term:
+                left = (each for each in node.args if each not in (term, other))
+                return Add(*left, k * twice)
     return None
 
 
@@ -978,14 +971,17 @@ def _base_times_slope(node: Mul) -> Expr | None:
     return None
 
 
+def _terms_with(node: Add, head: type[Expr]) -> Iterator[tuple[Expr, Expr]]:
+    """The terms of a sum that have a factor of a kind, and that factor."""
+    for term in node.args:
+        for factor in Mul.make_args(term):
+            if isinstance(factor, head):
+                yield term, factor
+
+
 def _with_lesser_power(node: Add) -> Expr | None:
     """a*power(u, v + n) + b*power(u, v) of a sum u as (a*u**n + b)*power(u, v), if terms cancel."""
-    powers = [
-        (term, each)
-        for term in node.args
-        for each in Mul.make_args(term)
-        if isinstance(each, heads.power) and each.args[0].is_Add
-    ]
+    powers = [each for each in _terms_with(node, heads.power) if each[1].args[0].is_Add]
     for (term, power), (other, lesser) in itertools.permutations(powers, 2):
         u, n = power.args[0], power.args[1] - lesser.args[1]
         if lesser.args[0] != u or not (n.is_Integer and 0 < n <= 2):
@@ -1069,24 +1065,18 @@ def _factors_of_square_less_1(square: Expr) -> Expr | None:
 
 def _share_of_rest(node: Add) -> Expr | None:
     """m*(u**2/root - (root - its value at 0)) in a sum, of root_sum(u, c)."""
-    for term in node.args:
-        for rest in (each for each in Mul.make_args(term) if isinstance(each, heads.root_rest)):
-            u, c = rest.args
-            m, root = -term / rest, heads.root_sum(u, c)
-            if (other := m * u**2 / root) in node.args:
-                left = (each for each in node.args if each not in (term, other))
-                return Add(*left, m * sqrt(c) * rest / root)
+    for term, rest in _terms_with(node, heads.root_rest):
+        u, c = rest.args
+        m, root = -term / rest, heads.root_sum(u, c)
+        if (other := m * u**2 / root) in node.args:
+            left = (each for each in node.args if each not in (term, other))
+            return Add(*left, m * sqrt(c) * rest / root)
     return None
 
 
 def _root_split(node: Add) -> Expr | None:
     """k*(root of u - root of v), where the mean of u and v and their difference are shorter."""
-    roots = [
-        (term, factor)
-        for term in node.args
-        for factor in Mul.make_args(term)
-        if isinstance(factor, heads.root_sum)
-    ]
+    roots = _terms_with(node, heads.root_sum)
     for (term, root), (other, another) in itertools.combinations(roots, 2):
         (u, c), (v, same) = root.args, another.args
         if c != same or term / root != -other / another:
