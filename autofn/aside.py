@@ -5,17 +5,31 @@ Only where a process has said that it may: a fork of one with threads may hang f
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 
 _forks = False
+
+
+@contextlib.contextmanager
+def no_interrupt() -> Iterator[None]:
+    """Ctrl-C waits, so that it cannot strike a child that does not ignore it yet."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def permit() -> None:

@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from autofn import aside
+from autofn.aside import no_interrupt
 from autofn.errors import AutofnError, FormulaError, InternalError, Location
 from autofn.load import opened
 from autofn.model import Definition
@@ -310,19 +311,6 @@ def _lines(trace: Path, path: str) -> list[int]:
         return []
     written = path.encode("ascii", "backslashreplace").decode()
     return [int(n) for n in re.findall(rf'File "{re.escape(written)}", line (\d+)', text)]
-
-
-@contextlib.contextmanager
-def no_interrupt() -> Iterator[None]:
-    """Ctrl-C waits, so that it cannot strike a child that does not ignore it yet."""
-    if not hasattr(signal, "pthread_sigmask"):
-        yield
-        return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 # --- the child -----------------------------------------------------------------------------

@@ -6,7 +6,7 @@ import importlib
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +18,8 @@ for folder in (ROOT, ROOT / "tests"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
+from autofn.verify import nursery  # noqa: E402
+
 torch.set_num_threads(1)
 
 # A run in the background of a script ignores Ctrl-C, and so would the processes of its tests.
@@ -26,6 +28,13 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Packages run their PyTorch path, so that no test waits for a compiler, unless it asks for kernels.
 # AUTOFN_BACKEND=native in the environment runs the same tests on the compiled kernels.
 os.environ.setdefault("AUTOFN_BACKEND", "torch")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def workers() -> Iterator[None]:
+    """Verifications share one process that has imported torch, once there is one."""
+    with nursery.opened():
+        yield
 
 
 @pytest.fixture

@@ -514,18 +514,19 @@ def _title(entry: Entry) -> str:
     return f"d{power} {entry[0]} / " + " ".join(f"d {leaf}" for leaf in entry[1:])
 
 
-def main() -> None:
+def main(arguments: Sequence[str]) -> None:
+    found, into = arguments
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    with open(sys.argv[1], "rb") as file:
+    with open(found, "rb") as file:
         job: Job = pickle.load(file)
     measure = Measure(job)
     measure.all()
     own = sorted({found[0] for found in measure.own.values() if found is not None})
     result = {"findings": measure.found, "limits": measure.limits, "own": own}
-    with open(sys.argv[2], "w", encoding="utf-8") as out:
+    with open(into, "w", encoding="utf-8") as out:
         json.dump(result | {"not_run": measure.not_run}, out)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

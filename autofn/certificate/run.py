@@ -6,8 +6,6 @@ import itertools
 import json
 import os
 import pickle
-import subprocess
-import sys
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -15,12 +13,12 @@ from typing import Any
 
 from mpmath import mp
 
-import autofn
 from autofn.certificate.model import CPU, GPU, TORCH, Certificate, Finding, Limit, Worst
 from autofn.certificate.sample import make_job, truth_at
 from autofn.errors import VerificationError
 from autofn.model import Definition, Variant
 from autofn.package import Package, write
+from autofn.verify import nursery
 from autofn.verify.oracle import precision
 
 LIMIT = 1800.0
@@ -64,20 +62,15 @@ def certify(
 
 
 def _measured(job: Path, result: Path) -> dict[str, Any]:
-    paths = [os.environ.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(filter(None, paths)),
-        "AUTOFN_BACKEND": "native",
-        "OMP_NUM_THREADS": "1",
-    }
-    command = [sys.executable, "-m", "autofn.certificate.measure", str(job), str(result)]
-    done = subprocess.run(
-        command, env=environment, cwd=job.parent, capture_output=True, text=True, timeout=LIMIT
-    )
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or ["it ended without a message"]
-        raise VerificationError(f"measuring failed: {lines[-1]}")
+    variables = {**os.environ, "AUTOFN_BACKEND": "native"}
+    with job.with_suffix(".err").open("w+", encoding="utf-8", errors="replace") as errors:
+        arguments = "autofn.certificate.measure", [str(job), str(result)], variables, errors
+        with nursery.running(*arguments) as process:
+            code = process.wait(LIMIT)
+        if code:
+            errors.seek(0)
+            lines = errors.read().strip().splitlines() or ["it ended without a message"]
+            raise VerificationError(f"measuring failed: {lines[-1]}")
     found: dict[str, Any] = json.loads(result.read_text(encoding="utf-8"))
     return found
 

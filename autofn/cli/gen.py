@@ -146,15 +146,18 @@ def _tell_left(output: str, names: Container[str]) -> None:
 def _generate(
     run: Run, sources: list[Source], before: dict[Source, Record], jobs: int, timeout: float
 ) -> None:
-    from autofn import isolate, pipeline  # noqa: F401  (imported once, before processes fork)
-    from autofn.cli.actions import Generate
+    from autofn.verify import nursery
 
     kept = [formula for source in sources for formula in before[source].formulas]
     known = {each.digest: each.verified for each in kept if each.verified}
-    action = Generate("quick" if run.verify else None, run.extras, known)
     done = False
     try:
-        with Watch(len(sources), quiet=run.quiet) as run.watch:
+        with Watch(len(sources), quiet=run.quiet) as run.watch, nursery.opened(run.verify):
+            nursery.prepare()
+            from autofn import isolate, pipeline  # noqa: F401  (once, before processes fork)
+            from autofn.cli.actions import Generate
+
+            action = Generate("quick" if run.verify else None, run.extras, known)
             outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=run.watch)
             with contextlib.closing(outcomes):
                 for outcome in outcomes:

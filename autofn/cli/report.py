@@ -73,6 +73,7 @@ def report(
     from autofn import isolate
     from autofn.report.collect import Collect
     from autofn.report.figures import of_the_library, read
+    from autofn.verify import nursery
 
     measured = read(figures) if figures is not None else of_the_library()
     target = _Target(output, many=len(sources) + len(errors) > 1)
@@ -83,7 +84,8 @@ def report(
         show_error(error)
         codes.add(error.exit_code)
     pages: list[tuple[Source, Page]] = []
-    with Watch(len(sources), quiet=False) as watch:
+    with Watch(len(sources), quiet=False) as watch, nursery.opened(verify):
+        nursery.prepare()
         action = Collect(packages, verify, _known(sources, packages, dtypes), dtypes)
         outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
         with contextlib.closing(outcomes):

@@ -49,8 +49,7 @@ def verify(
     Exit code 3 if a verification failed, or a formula is past the budget that it states.
     """
     sources, errors = resolve(files, None, None, ())
-    from autofn import isolate, pipeline  # noqa: F401  (imported once, before processes fork)
-    from autofn.cli.actions import Verify
+    from autofn.verify import nursery
 
     codes: set[int] = set()
     for error in errors:
@@ -60,9 +59,13 @@ def verify(
     found = project.find()
     budgets = dict(found.budgets) if found else {}
     dtypes = found.dtypes if found else DTYPES
-    action = Verify(output, "full" if full else "quick", fresh, budgets, dtypes)
     written: list[dict[str, Any]] = []
-    with Watch(len(sources), quiet=quiet) as watch:
+    with Watch(len(sources), quiet=quiet) as watch, nursery.opened():
+        nursery.prepare()
+        from autofn import isolate, pipeline  # noqa: F401  (once, before processes fork)
+        from autofn.cli.actions import Verify
+
+        action = Verify(output, "full" if full else "quick", fresh, budgets, dtypes)
         outcomes = isolate.run(sources, action, workers=jobs, timeout=timeout, watch=watch)
         with contextlib.closing(outcomes):
             for outcome in outcomes:

@@ -45,8 +45,10 @@ def watching(
     with contextlib.ExitStack() as stack:
         checker = None
         if verify:
+            from autofn.verify import nursery
             from autofn.verify.draft import Checker
 
+            stack.enter_context(nursery.opened())
             checker = Checker()
             stack.callback(checker.close)
         watcher = _Watcher(files, output, extras, checker, force, timeout)

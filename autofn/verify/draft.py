@@ -18,7 +18,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from autofn.isolate import no_interrupt
+from autofn.aside import no_interrupt
 from autofn.package import Package, write
 from autofn.verify.job import Job
 from autofn.verify.report import LOADS, TORCH, Report, Row

@@ -6,55 +6,32 @@ import json
 import os
 import queue
 import re
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Literal, cast
 
-import autofn
-from autofn.verify.host import SANITIZER_OPTIONS, Toolchain
+from autofn.verify.nursery import Start
 from autofn.verify.report import Row, Status
 
 _SIGNS = ("SUMMARY:", "runtime error:", "Sanitizer: CHECK failed")
 
 
 class Worker:
-    """One worker process; with `tools`, under their address sanitizer.
+    """One worker process, by `start`: at once, so that torch is imported while a job is prepared.
 
     `backend` is "torch" for the PyTorch path and the CUDA text, "native" for the CPU kernels,
     "cuda" for the CUDA kernels on a GPU.
-    It is started at once, so that it imports torch while its parent prepares the job.
     """
 
     def __init__(
-        self,
-        folder: Path,
-        tools: Toolchain | None,
-        backend: Literal["torch", "native", "cuda"] = "torch",
+        self, folder: Path, start: Start, backend: Literal["torch", "native", "cuda"] = "torch"
     ) -> None:
         self._errors = (folder / f"{backend}.err").open("w+", encoding="utf-8", errors="replace")
-        environment = dict(os.environ)
-        # Not sys.path: beside a formula may lie a random.py, and it is no module of Python's.
-        paths = [environment.get("PYTHONPATH", ""), str(Path(autofn.__file__).parents[1])]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
-        environment["OMP_NUM_THREADS"] = "1"
-        environment["AUTOFN_BACKEND"] = "torch" if backend == "torch" else "native"
-        if tools is not None:
-            environment.update(SANITIZER_OPTIONS)
-            preloaded = environment.get("LD_PRELOAD", "")
-            environment["LD_PRELOAD"] = " ".join([*tools.runtime, preloaded]).rstrip()
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "autofn.verify.worker", backend],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            text=True,
-            env=environment,
-            cwd=folder,
-        )
+        runs = "torch" if backend == "torch" else "native"
+        variables = {**os.environ, "AUTOFN_BACKEND": runs}
+        self._process = start("autofn.verify.worker", [backend], variables, self._errors)
         self._messages: queue.Queue[list[str] | None] = queue.Queue()
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -115,8 +92,7 @@ class Worker:
 
     def stop(self) -> None:
         """Ends the process, whatever it does."""
-        if self._process.poll() is None:
-            self._process.kill()
+        self._process.kill()
         self._process.wait()
 
     def close(self) -> None:

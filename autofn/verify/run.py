@@ -13,9 +13,10 @@ from typing import Literal
 
 from autofn.model import Definition
 from autofn.package import Package, write
-from autofn.verify import host, nvcc
+from autofn.verify import host, nursery, nvcc
 from autofn.verify.compiled import Compilation
 from autofn.verify.job import Level
+from autofn.verify.nursery import Nursery, Start
 from autofn.verify.process import Worker
 from autofn.verify.report import (
     AGREEMENT,
@@ -103,16 +104,17 @@ class _Run:
         self.without = without
         self.tools = "left out" if HOST in without else host.toolchain()
         self.workers: list[Worker] = []
+        self.nurseries: list[Nursery] = []
         self.compilers: list[Compilation] = []
         self.nvcc: threading.Thread | None = None
         self.closed = False
 
     def all(self) -> None:
         sanitized = self.tools if isinstance(self.tools, host.Toolchain) else None
-        worker = self._worker(sanitized)
-        native = None if CPU in self.without else self._worker(None, "native")
+        why = self.tools if isinstance(self.tools, str) else ""
+        worker, native = self._workers(sanitized)
         there = GPU not in self.without and shutil.which("nvidia-smi") is not None
-        gpu = self._worker(None, "cuda") if there else None
+        gpu = self._worker(nursery.spawn, "cuda") if there else None
         build = None
         if sanitized is not None:
             build = host.start_build(sanitized, self.package, self.folder)
@@ -120,19 +122,16 @@ class _Run:
         self._start_nvcc()
         job = make_job(self.definition, str(self.package), self.level, self.dtypes)
         (self.folder / "job").write_bytes(pickle.dumps(job))
+        if not worker.ready(START) and sanitized is not None:
+            why = f"the sanitizer cannot be preloaded: {worker.last_words()}"
+            worker, native = self._workers(None)
+            build = None
         others = [
             threading.Thread(target=self._kernels, args=each, daemon=True)
             for each in ((CPU, native), (GPU, gpu))
         ]
         for other in others:
             other.start()
-        why = self.tools if isinstance(self.tools, str) else ""
-        if not worker.ready(START):
-            if sanitized is not None:
-                worker.stop()
-                why = f"the sanitizer cannot be preloaded: {worker.last_words()}"
-            worker = self._worker(None)
-            build = None
         worker.send(str(self.folder / "job"))
         library = ""
         if build is not None:
@@ -153,6 +152,8 @@ class _Run:
         self.closed = True
         for worker in self.workers:
             worker.close()
+        for each in self.nurseries:
+            each.close()
         for compiler in self.compilers:
             compiler.kill()
         if self.nvcc is not None:
@@ -173,10 +174,26 @@ class _Run:
         worker.send(str(self.folder / "job"))
         worker.rows(expected, self.found, LIMIT[self.level])
 
-    def _worker(
-        self, tools: host.Toolchain | None, backend: Literal["torch", "native", "cuda"] = "torch"
-    ) -> Worker:
-        worker = Worker(self.folder, tools, backend)
+    def _workers(self, tools: host.Toolchain | None) -> tuple[Worker, Worker | None]:
+        """Those of the PyTorch path and of the CPU kernels, under the sanitizer of `tools`."""
+        start = self._start(tools)
+        return (
+            self._worker(start, "torch"),
+            None if CPU in self.without else self._worker(start, "native"),
+        )
+
+    def _start(self, tools: host.Toolchain | None) -> Start:
+        if not nursery.POSSIBLE:
+            return nursery.spawn
+        found = nursery.shared(tools)
+        if found is None:
+            found = Nursery(tools)
+            self.nurseries.append(found)
+        found.prepare()
+        return found.fork
+
+    def _worker(self, start: Start, backend: Literal["torch", "native", "cuda"]) -> Worker:
+        worker = Worker(self.folder, start, backend)
         self.workers.append(worker)
         return worker
 

@@ -19,7 +19,7 @@ import shutil
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -95,8 +95,9 @@ def run(channel: Sends, backend: str, name: str, check: Callable[[], str]) -> No
         channel.send("row", backend, name, "failed", f"{type(error).__name__}: {error} ({where})")
 
 
-def main() -> None:
-    backend = {"torch": TORCH, "native": CPU, "cuda": GPU}[sys.argv[1]]
+def main(arguments: Sequence[str]) -> None:
+    backend = {"torch": TORCH, "native": CPU, "cuda": GPU}[arguments[0]]
+    assert tuple(BY_NAME) == CHECKS
     channel = Channel()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
@@ -203,5 +204,4 @@ def on_cpu(channel: Channel, context: Context) -> None:
 
 
 if __name__ == "__main__":
-    assert tuple(BY_NAME) == CHECKS
-    main()
+    main(sys.argv[1:])
