@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from functools import lru_cache
 
 import sympy
@@ -26,6 +27,9 @@ LIMIT = 60
 VARIABLES = 8
 """Variables beyond which factoring a polynomial or reducing a fraction takes too long."""
 
+FINEST = 1000
+"""The denominator from which on a fraction is a decimal."""
+
 TERMS, EXPANDED = 40, 2000
 """Terms, expanded, beyond which factoring a polynomial takes too long, or counting these does."""
 
@@ -43,6 +47,7 @@ def compact(expr: Expr) -> Expr:
         return expr
     hidden, shown = _skeleton(expr)
     candidates = [sympy.factor_terms(hidden, sign=False), hidden]
+    hidden, decimals = _without_decimals(hidden)
     few = trees.size(hidden) <= LIMIT and len(trees.symbols(hidden)) <= VARIABLES
     if few and hidden.is_polynomial() and not hidden.has(sympy.Float):
         # x**2 + 2*x*y + y**2 cancels where (x + y)**2 does not.
@@ -56,11 +61,11 @@ def compact(expr: Expr) -> Expr:
     roots = [symbol for symbol, node in shown.items() if isinstance(node, heads.root_sum)]
     if trees.size(hidden) <= LIMIT and (_divides_by_sum(hidden) or roots):
         fraction = _fraction(hidden)
-        candidates += [fraction, *_by_relations(fraction, shown)]
+        candidates += [fraction, _grouped(fraction), *_by_relations(fraction, shown)]
     logarithms = {s: node.args[0] for s, node in shown.items() if isinstance(node, _Logarithm)}
     for found in sorted(candidates, key=lambda e: (_size(e), len(shown.keys() & e.free_symbols))):
         if (whole := _with_logarithms(found, logarithms)) is not None:
-            return whole.xreplace(shown)
+            return whole.xreplace(decimals).xreplace(shown)
     return expr
 
 
@@ -111,6 +116,54 @@ def _divides(expr: Expr, symbols: set[Symbol]) -> bool:
     return any(
         power.exp.is_negative and power.base.free_symbols & symbols for power in expr.atoms(Pow)
     )
+
+
+def _grouped(expr: Expr) -> Expr:
+    """The expression with what some terms of a sum have in common before them.
+
+    y**2 + x*y + c cancels at x = -y where y*(x + y) + c does not.
+    """
+    if not isinstance(expr, Add | Mul | Pow):
+        return expr
+    found: Expr = trees.rebuilt(expr, list(map(_grouped, expr.args)))
+    if not isinstance(found, Add):
+        return found
+    shared = Counter(s for term in found.args for s in _divisors(term))
+    for symbol in sorted((s for s, n in shared.items() if 1 < n < len(found.args)), key=str):
+        terms = [term for term in found.args if symbol in _divisors(term)]
+        rest = Add(*(term for term in found.args if term not in terms))
+        grouped = symbol * _grouped(Add(*(term / symbol for term in terms))) + _grouped(rest)
+        if sympy.count_ops(grouped) < sympy.count_ops(found):
+            return grouped
+    return found
+
+
+def _divisors(term: Expr) -> set[Symbol]:
+    """The symbols by which a term can be divided."""
+    powers = (factor.as_base_exp() for factor in Mul.make_args(term))
+    return {base for base, exponent in powers if base.is_Symbol and exponent.is_positive}
+
+
+def _without_decimals(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
+    """The expression with symbols for decimals that are added to what it is divided by.
+
+    Polynomials are not exact with them, and would be multiplied by 1000000 for 1/1000000.
+    """
+    sums = {
+        power.base
+        for power in expr.atoms(Pow)
+        if power.base.is_Add and power.exp.is_negative and power.base.free_symbols
+    }
+    found = {number for total in sums for number in total.args if _is_decimal(number)}
+    hidden = {
+        number: Symbol(f"_f{k}", real=True)
+        for k, number in enumerate(sorted(found, key=sympy.default_sort_key))
+    }
+    return expr.xreplace(hidden), {symbol: number for number, symbol in hidden.items()}
+
+
+def _is_decimal(number: Expr) -> bool:
+    return bool(number.is_Float or (number.is_Rational and number.q > FINEST))
 
 
 def _compact_piecewise(expr: Piecewise) -> Expr:

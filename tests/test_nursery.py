@@ -26,7 +26,7 @@ Starts = Callable[..., Process]
 def born() -> Iterator[Nursery]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent))
-        found = Nursery(None)
+        found = Nursery(None, ())
     yield found
     found.close()
 
@@ -116,12 +116,14 @@ def test_children_end_with_whoever_opened_the_nursery(tmp_path: Path, how: str) 
     """Also where it is killed: nobody holds the other end of the socket any more."""
     code = f"""
 import os, signal
-from autofn.verify.nursery import opened, running
-with opened(), open({str(tmp_path / "child.err")!r}, "w+") as errors:
-    with running("child_of_a_nursery", ["compile"], dict(os.environ), errors) as process:
-        print(process.stdout.readline(), process.stdout.readline(), flush=True)
-        if {how == "killed"}:
-            os.kill(os.getpid(), signal.SIGKILL)
+from autofn.verify.nursery import Nursery
+born = Nursery(None, ())
+with open({str(tmp_path / "child.err")!r}, "w+") as errors:
+    process = born.fork("child_of_a_nursery", ["compile"], dict(os.environ), errors)
+    print(process.stdout.readline(), process.stdout.readline(), flush=True)
+    if {how == "killed"}:
+        os.kill(os.getpid(), signal.SIGKILL)
+    born.close()
 """
     path = os.pathsep.join(map(str, (Path(__file__).parent, Path(__file__).parents[1])))
     done = subprocess.run(

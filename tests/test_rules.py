@@ -281,6 +281,8 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "exp - 1 over a sum with it": {U: x**2, V: y, C: sympy.Integer(3)},
     "power less 1, over its exponent": {U: x**2 + 4, V: y},
     "power mean": {U: x, V: y, C: NUMBER},
+    "log of a multiple of u + its root": {U: x, V: NUMBER, C: sympy.Integer(3)},
+    "log of u + its root, over v": {U: x, V: NUMBER},
     "square of a quotient with a root less 1": {
         U: S.One,
         V: 2 * (x + y + 1),
@@ -2092,10 +2094,42 @@ def isotherm(x, y):  # type: ignore[no-untyped-def]
     return x / (1 + x**y) ** (1 / y)
 
 
+@formula
+def logarithm_of_root(x):  # type: ignore[no-untyped-def]
+    return sympy.log((x + sympy.sqrt(x**2 + 4)) / 2)
+
+
+@formula
+def scaled_logarithm_of_root(x, c: float = 2.0):  # type: ignore[no-untyped-def]
+    return sympy.log((x + sympy.sqrt(x**2 + c**2)) / c)
+
+
+@formula
+def relative_square(x, y):  # type: ignore[no-untyped-def]
+    return (x - y) ** 2 / (x**2 + y**2 + 1e-6)
+
+
+@formula
+def canberra(x, y):  # type: ignore[no-untyped-def]
+    return sympy.Abs(x - y) / (sympy.Abs(x) + sympy.Abs(y) + 1e-8)
+
+
+@formula
+def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
+    return 1 / (1 + (x / y) ** 2) - sympy.exp(-sympy.log(2) * (x / y) ** 2)
+
+
 @pytest.mark.parametrize(
     ("made", "point"),
     [
         (root_step, (1e12,)),
+        (logarithm_of_root, (1e-18,)),
+        (scaled_logarithm_of_root, (1e-18,)),
+        (relative_square, (100.0, -100.0)),
+        (relative_square, (0.3, 2.0)),
+        (canberra, (-1e-3, 2.0)),
+        (canberra, (0.7, 0.2)),
+        (lorentzian_less_gaussian, (-8.2247, 8.25493)),
         (compact_kernel, (2.5e-18,)),
         (compact_kernel, (0.7,)),
         (laplace_divergence, (-1e12, 2.0)),
@@ -2182,6 +2216,9 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
         mean_of_exps,
         nelson_siegel,
         mills_ratio,
+        relative_square,
+        canberra,
+        lorentzian_less_gaussian,
     )
     searched = made in (*by_search, mills_ratio_of_normals)
     variant = best(made.definition) if searched else derived(made.definition)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -79,19 +80,40 @@ class Sample:
             if any(math.isinf(value) for value in point.values()):
                 near = [False] * len(self.truths[number])
             else:
-                beside = exact_at(
-                    self.program,
-                    [
-                        {n: v * s if n in self.scaled else v for n, v in point.items()}
-                        for s in NEAR_ROOT
-                    ],
-                )
+                beside = self._beside(point, [self.scaled])
                 near = [
                     value is not None and any(each[k] * value < 0 for each in beside)
                     for k, value in enumerate(self.truths[number])
                 ]
+                near = [near[k] or self._is_root(number, k) for k in range(len(near))]
             self._roots[number] = tuple(near)
         return self._roots[number][output]
+
+    def _is_root(self, number: int, output: int) -> bool:
+        """Whether an output is 0, to all digits, and changes its sign when one tensor is scaled.
+
+        A function of x/y has its roots so, and no digits there in any arithmetic.
+        """
+        value = self.truths[number][output]
+        if value is None or mp.mag(value) > -NOTHING:
+            return False
+        beside = self._beside(self.points[number], [[name] for name in sorted(self.scaled)])
+        return any(
+            each[output] * other[output] < 0 and mp.mag(value) < mp.mag(each[output]) - NOTHING
+            for each, other in itertools.pairwise(beside)
+        )
+
+    def _beside(self, point: Point, scaled: Sequence[Collection[str]]) -> list[list[Any]]:
+        """The truths where these tensors are a little smaller and larger, one lot after another."""
+        assert self.program is not None
+        return exact_at(
+            self.program,
+            [
+                {n: v * s if n in names else v for n, v in point.items()}
+                for names in scaled
+                for s in NEAR_ROOT
+            ],
+        )
 
     @cached_property
     def lost(self) -> tuple[Columns, Column]:
@@ -135,6 +157,9 @@ def _split(truth: Any) -> tuple[float, float]:
 
 
 NEAR_ROOT = (7 / 8, 9 / 8)
+
+NOTHING = 200
+"""So many bits less than beside it is nothing: what truths are computed with has rounded."""
 
 
 def sampled(

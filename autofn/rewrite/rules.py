@@ -207,6 +207,10 @@ def _grows(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not (found[V].could_extract_minus_sign() or found[U].has(Min))
 
 
+def _is_no_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
+    return bool(found[V].free_symbols <= parameters)
+
+
 def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:
     return not found[V].is_number
 
@@ -756,6 +760,17 @@ LOGARITHMS = (
          "the square overflows", _HERBIE, {U: 60.0}),
     Rule("log of u + its root", log(2 * mean_root(U, C)), asinh(U / sqrt(C)) + log(C) / 2,
          "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 1.0}),
+    Rule("log of a multiple of u + its root", log(V * mean_root(U, C)),
+         asinh(U / sqrt(C)) + log(sqrt(C) * V / 2),
+         "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 1.0, V: 2.0},
+         where=_is_no_tensor),
+    Rule("log of u + its root, over v", log(2 * mean_root(U, V**2) / V),
+         asinh(U / V) + log(Abs(V) / V),
+         "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, V: 1.0},
+         where=_is_no_tensor),
+    Rule("log of a mean of u and its root", log(mean_root(U, C)),
+         asinh(U / sqrt(C)) + log(sqrt(C) / 2),
+         "1 + u drops the digits of a small u", _ABRAMOWITZ, {U: 1.3e-6, C: 4.0}),
     Rule("log of (1 + u)/(1 - u)", log((1 + U) / (1 - U)), 2 * atanh(U),
          "a quotient near 1 has few digits of what it differs by", _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("log of a sum over the difference", log((U + V) / (U - V)),

@@ -247,8 +247,9 @@ def around(given: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
     ]
 
 
-ROOTS = {False: 10, True: 4}
-"""So many roots at most have points beside them: of several tensors, and of one."""
+ROOTS, ROOTS_OF_SEVERAL, ROOTS_OF_EACH = 4, 10, 4
+"""So many roots at most have points beside them: of one tensor, and of several, that are scaled
+together or one at a time."""
 
 BEGINNINGS = 24
 """Points of several tensors, from which roots are looked for."""
@@ -266,35 +267,71 @@ BESIDE = {
 """Multiples of a root: as near to it as results are judged, and farther."""
 
 
+SCALED = (1 / 4, 7 / 8, 9 / 8, 4)
+"""Multiples of all tensors, between which a function of x/y does not change its sign."""
+
+CLOSE = tuple(1 + sign * step for step in (1e-3, 1e-2, 5e-2) for sign in (1, -1))
+"""Multiples of one tensor beside a root of such a function."""
+
+
 def beside_roots(
     all_points: Sequence[Point], tensors: Sequence[str], values: Callable[[Point], Sequence[Any]]
 ) -> list[Point]:
     """Points just outside of what counts as near a root, where the most cancels.
 
-    values: the results at a point. Roots are looked for along the direction of each point.
+    values: the results at a point. Roots are looked for along the direction of each point, and in
+    that of one tensor after the other: a function of x/y has none in the direction of both.
     """
-    one = len(tensors) == 1
-    scales = ORDINARY if one else SCALES
-    directions = (
-        [{**all_points[0], tensors[0]: sign} for sign in (1.0, -1.0)]
-        if one and all_points
-        else all_points[SEVERAL : SEVERAL + BEGINNINGS]
-    )
-    found: list[Point] = []
-    for point in directions:
+    if len(tensors) == 1:
+        starts: list[Point]
+        starts = [{**point, tensors[0]: sign} for point in all_points[:1] for sign in (1.0, -1.0)]
+        return _beside(_roots(starts, [tensors], values, ORDINARY, ROOTS), BESIDE[True])
+    starts = list(all_points[SEVERAL : SEVERAL + BEGINNINGS])
+    alone = [[name] for name in tensors]
+    found = _beside(_roots(starts, [tensors], values, SCALES, ROOTS_OF_SEVERAL), BESIDE[False])
+    for root in _roots(starts, alone, values, SCALES, ROOTS_OF_EACH):
+        (at,) = _beside([root], [1])
+        signs = {tuple(map(_sign, values(_scaled(at, tensors, scale)))) for scale in SCALED}
+        if len(signs) == 1:  # Nothing is near it, so that results are judged beside it.
+            found += _beside([root], CLOSE)
+    return found
 
-        def signs(scale: float, point: Point = point) -> list[int]:
-            return [_sign(value) for value in values(_scaled(point, tensors, scale))]
+
+_Root = tuple[Point, Sequence[str], float]
+"""A point, the tensors that are scaled there, and the factor at which a result changes its sign."""
+
+
+def _roots(
+    starts: Sequence[Point],
+    moved: Sequence[Sequence[str]],
+    values: Callable[[Point], Sequence[Any]],
+    scales: Sequence[float],
+    most: int,
+) -> list[_Root]:
+    """Roots between these scales of each start; `moved`: which tensors are scaled, in turn."""
+    found: list[_Root] = []
+    for start, tensors in zip(starts, itertools.cycle(moved), strict=False):
+
+        def signs(
+            scale: float, start: Point = start, tensors: Sequence[str] = tensors
+        ) -> list[int]:
+            return [_sign(value) for value in values(_scaled(start, tensors, scale))]
 
         for low, high in _changes([(scale, signs(scale)) for scale in scales]):
             before = signs(low)
             for _ in range(BISECTIONS):
                 middle = (low + high) / 2
                 low, high = (middle, high) if signs(middle) == before else (low, middle)
-            found += [_scaled(point, tensors, low * beside) for beside in BESIDE[one]]
-            if len(found) >= ROOTS[one] * len(BESIDE[one]):
+            found.append((start, tensors, low))
+            if len(found) >= most:
                 return found
     return found
+
+
+def _beside(roots: Sequence[_Root], multiples: Sequence[float]) -> list[Point]:
+    return [
+        _scaled(start, tensors, at * each) for start, tensors, at in roots for each in multiples
+    ]
 
 
 def at_sizes(

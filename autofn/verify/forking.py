@@ -1,4 +1,4 @@
-"""The nursery from inside: `python -m autofn.verify.forking SOCKET`."""
+"""The nursery from inside: `python -m autofn.verify.forking SOCKET MODULE...`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ import socket
 import sys
 import tempfile
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
-
-PRELOADED = ("autofn.verify.worker", "autofn.certificate.measure")
 
 
 @dataclass(frozen=True)
@@ -44,19 +43,25 @@ def main() -> None:
     # Whoever opened the nursery ends it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_SETMASK, set())
-    requests = socket.socket(fileno=int(sys.argv[1]))
+    _, inherited, *modules = sys.argv
+    requests = socket.socket(fileno=int(inherited))
     born: list[_Born] = []
     try:
         with selectors.DefaultSelector() as selector:
             selector.register(requests, selectors.EVENT_READ)
-            while _serve(requests, selector, born):
+            while _serve(requests, selector, born, modules):
                 pass
     finally:
         for child in born:
             child.end()
 
 
-def _serve(requests: socket.socket, selector: selectors.BaseSelector, born: list[_Born]) -> bool:
+def _serve(
+    requests: socket.socket,
+    selector: selectors.BaseSelector,
+    born: list[_Born],
+    modules: Sequence[str],
+) -> bool:
     """Does what is to be done next; whether anybody is left who could ask for more."""
     for key, _ in selector.select():
         child: _Born | None = key.data
@@ -64,7 +69,7 @@ def _serve(requests: socket.socket, selector: selectors.BaseSelector, born: list
             message, given, _, _ = socket.recv_fds(requests, 1, 5)
             if not message:
                 return False
-            _import()
+            _import(modules)
             if given:
                 child = _fork(given, [requests, *born])
                 born.append(child)
@@ -78,8 +83,8 @@ def _serve(requests: socket.socket, selector: selectors.BaseSelector, born: list
     return True
 
 
-def _import() -> None:
-    for module in PRELOADED:
+def _import(modules: Sequence[str]) -> None:
+    for module in modules:
         with contextlib.suppress(Exception):  # the child's own attempt tells
             importlib.import_module(module)
     signal.signal(signal.SIGTERM, _stop)

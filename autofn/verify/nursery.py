@@ -27,6 +27,10 @@ POSSIBLE = sys.platform == "linux"
 """Whether processes that have imported torch may be forked here."""
 
 
+PRELOADED = ("autofn.verify.worker", "autofn.certificate.measure")
+"""What is forked; both import torch."""
+
+
 class Process(Protocol):
     """What is used of `subprocess.Popen`; its streams are of text."""
 
@@ -63,10 +67,10 @@ def spawn(
 class Nursery:
     """A nursery, seen by who wants children of it; `tools`: whose sanitizer it runs under.
 
-    It imports torch once it is asked to prepare, or for its first child.
+    It imports `modules` once it is asked to prepare, or for its first child.
     """
 
-    def __init__(self, tools: Toolchain | None) -> None:
+    def __init__(self, tools: Toolchain | None, modules: Sequence[str] = PRELOADED) -> None:
         self.tools = tools
         self._folder = tempfile.TemporaryDirectory(
             prefix="autofn_nursery_", ignore_cleanup_errors=True
@@ -77,7 +81,7 @@ class Nursery:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs, no_interrupt():
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "autofn.verify.forking", str(theirs.fileno())],
+                [sys.executable, "-m", "autofn.verify.forking", str(theirs.fileno()), *modules],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=self._errors,
@@ -88,7 +92,7 @@ class Nursery:
             )
 
     def prepare(self) -> None:
-        """Has it import torch meanwhile."""
+        """Has it import its modules meanwhile."""
         with contextlib.suppress(OSError):
             self._socket.send(b"\0")
 

@@ -19,6 +19,12 @@ namespace autofn_quadratic_terms {
 
 template <typename T> AUTOFN_FN T square(T x) { return x * x; }
 
+// What a + b loses in rounding.
+template <typename T> AUTOFN_FN T sum_rest(T a, T b) {
+  const T s = a + b, t = s - a;
+  return (a - (s - t)) + (b - t);
+}
+
 // v, what comes of the direction d: 0 where that is, even if a factor overflows.
 template <typename T> AUTOFN_FN T along(T d, T v) { return d == T(0) ? T(0) : v; }
 
@@ -44,11 +50,36 @@ AUTOFN_FN void quadratic_terms_backward(
 template <typename T>
 AUTOFN_FN void quadratic_terms_backward(
     T grad_z, T grad_xx, T grad_yy, T grad_xy, T x, T y, T& grad_x, T& grad_y) {
-  double grad_x_, grad_y_;
-  scalar::quadratic_terms_backward<double>(grad_z, grad_xx, grad_yy, grad_xy, x, y, grad_x_,
-      grad_y_);
-  grad_x = T(grad_x_);
-  grad_y = T(grad_y_);
+  if constexpr (sizeof(T) == sizeof(double)) {
+    // Other terms cancel, or are magnified, in float64.
+    const T v0 = T(20) * grad_z;
+    const T v1 = x + y;
+    const T v2 = along(grad_z, v0 * v1);
+    const T v3 = y * grad_xy;
+    const T v4 = v2 + v3;
+    const T v5 = T(2) * grad_xx;
+    const T v6 = along(grad_xx, x * v5);
+    const T v7 = v4 + v6;
+    const T v8 = x * grad_xy;
+    const T v9 = v2 + v8;
+    const T v10 = T(2) * grad_yy;
+    const T v11 = along(grad_yy, y * v10);
+    const T v12 = v9 + v11;
+    const T v13 = std::fma(v0, sum_rest(x, y), std::fma(v0, v1, -(v0 * v1)));
+    const T v14 = along(grad_z, std::fma(v1, std::fma(T(20), grad_z, -(T(20) * grad_z)), v13));
+    const T v15 = sum_rest(v2, v3) + v14 + std::fma(y, grad_xy, -(y * grad_xy));
+    const T v16 = v7 + (sum_rest(v4, v6) + v15 + along(grad_xx, std::fma(x, v5, -(x * v5))));
+    const T v17 = sum_rest(v2, v8) + v14 + std::fma(x, grad_xy, -(x * grad_xy));
+    const T v18 = sum_rest(v9, v11) + v17 + along(grad_yy, std::fma(y, v10, -(y * v10)));
+    grad_x = std::fabs(v7) < T(8.507059173023462e+37) ? v16 : v7;
+    grad_y = std::fabs(v12) < T(8.507059173023462e+37) ? v12 + v18 : v12;
+  } else {
+    double grad_x_, grad_y_;
+    scalar::quadratic_terms_backward<double>(grad_z, grad_xx, grad_yy, grad_xy, x, y, grad_x_,
+        grad_y_);
+    grad_x = T(grad_x_);
+    grad_y = T(grad_y_);
+  }
 }
 
 // float64's, of double-double numbers: terms cancel, or are magnified.
