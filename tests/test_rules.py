@@ -2100,11 +2100,6 @@ def logarithm_of_root(x):  # type: ignore[no-untyped-def]
 
 
 @formula
-def scaled_logarithm_of_root(x, c: float = 2.0):  # type: ignore[no-untyped-def]
-    return sympy.log((x + sympy.sqrt(x**2 + c**2)) / c)
-
-
-@formula
 def relative_square(x, y):  # type: ignore[no-untyped-def]
     return (x - y) ** 2 / (x**2 + y**2 + 1e-6)
 
@@ -2124,7 +2119,6 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
     [
         (root_step, (1e12,)),
         (logarithm_of_root, (1e-18,)),
-        (scaled_logarithm_of_root, (1e-18,)),
         (relative_square, (100.0, -100.0)),
         (relative_square, (0.3, 2.0)),
         (canberra, (-1e-3, 2.0)),
