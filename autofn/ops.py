@@ -55,6 +55,14 @@ def _exp_within_exact(x: Any, n: int) -> Any:
     return precise.exp(x) if abs(x) <= n else math.nan
 
 
+def _power_in_parts(x: Any, y: Any, x_rest: Any, y_rest: Any) -> Any:
+    parts = [
+        each + rest if precise.is_finite(rest) and abs(rest) < abs(each) else each
+        for each, rest in ((x, x_rest), (y, y_rest))
+    ]
+    return precise.power(*parts)
+
+
 @precise.by_mpmath
 def _spherical_bessel_exact(x: Any, n: int) -> Any:
     if x == 0 or mpmath.isinf(x):
@@ -1179,6 +1187,15 @@ _TABLE += [
         12,
         1.0,
         lambda a, b, n: _exp_within_exact(a + b, n),
+    ),
+    Op(
+        "pow_in_parts",  # what the base and the exponent lost behind them
+        "",
+        "autofn::pow({0}, {1}, {2}, {3})",
+        36,
+        1.0,
+        _power_in_parts,
+        domain=(0.2, 3.0),
     ),
     Op(
         "exp_of_sum",

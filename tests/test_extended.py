@@ -37,6 +37,8 @@ def arguments(op: str, rng: Random, form: Format) -> list[np.ndarray]:
     if op.endswith("_of_sum"):  # what the argument before it lost in rounding
         columns[-1] = columns[-2] * np.array([rng.uniform(-1, 1) for _ in range(POINTS)])
         columns[-1] *= 2.0**-form.bits
+    if op == "pow_in_parts":
+        columns[2:] = [column * 2.0**-form.bits for column in columns[:2]]
     return columns
 
 

@@ -63,6 +63,8 @@ def points(op: Op, count: int = 40) -> list[tuple[float, ...]]:
             args[0] = float(args[0] > 0)
         elif op.name.endswith("_of_sum"):
             args[-1] *= 1e-7  # what the argument before it lost in rounding
+        elif op.name == "pow_in_parts":
+            args[2:] = [each * 1e-8 for each in args[:2]]
         elif op.name == "clamp":
             args[1:] = sorted(args[1:])
         elif "normal_mass" in op.name:
@@ -159,6 +161,30 @@ def test_cpp_agrees_with_mpmath(library: ctypes.CDLL, name: str, n: int | None, 
             args = (*args[:-1], args[-1] * 1e-8)
         got = function((ctypes.c_double * 5)(*args))
         assert got == pytest.approx(exact(op, n, args), rel=rtol, abs=atol), args
+
+
+def test_powers_make_use_of_what_base_and_exponent_lost(library: ctypes.CDLL) -> None:
+    rng, op = random.Random(5), OPS["pow_in_parts"]
+    for kind, of_kind, bits in (("float", ctypes.c_float, 24), ("double", ctypes.c_double, 53)):
+        function = library[f"pow_in_parts_{kind}"]
+        function.restype = ctypes.c_double
+        for _ in range(400):
+            x, y = 10 ** rng.uniform(-20, 20), rng.uniform(-1.8, 1.8)
+            if rng.random() < 0.5:
+                x, y = 1 + rng.uniform(-1, 1) * 1e-4, rng.uniform(-1e4, 1e4)
+            args = [of_kind(each).value for each in (x, y)]
+            args += [of_kind(each * rng.uniform(-1, 1) * 2.0**-bits).value for each in args]
+            got = function((ctypes.c_double * 5)(*args))
+            with mpmath.workprec(200):
+                off = got / op.exact(*map(mpmath.mpf, args)) - 1
+                assert abs(off) < 1.1 * 2.0 ** (1 - bits), (kind, args, got)
+            for zeros in (
+                (x, 0.0, 0.0, 0.0),
+                (0.0, 2.5, 0.0, math.nan),
+                (math.inf, y, math.nan, 0),
+            ):
+                args = [of_kind(each).value for each in zeros]
+                assert function((ctypes.c_double * 5)(*args)) == math.pow(*args[:2])
 
 
 # Of 1 + x, float32 has few of the digits of x or none: they are raised to the power as well.

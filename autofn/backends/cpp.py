@@ -412,7 +412,7 @@ def _loses_nan(op: str) -> bool:
     """Whether an operation may make something else of NaN, where no select follows."""
     if op not in OPS or op in _FALSE_OF_NAN:
         return False
-    return OPS[op].boolean or op in ("pow", "clamp")
+    return OPS[op].boolean or op in ("pow", "pow_in_parts", "clamp")
 
 
 def _statement(start: str, code: str) -> list[str]:

@@ -67,6 +67,9 @@ class _Compensation:
         new: list[int] = []
         for node in self._program.nodes:
             args = tuple(new[arg] for arg in node.args)
+            if node.op == "pow":
+                new.append(self._power(*args))
+                continue
             position = MAGNIFYING.get(node.op)
             rest = None if position is None else self._rest(args[position])
             if rest is None:
@@ -82,6 +85,15 @@ class _Compensation:
             for o in self._program.outputs
         )
         return Program(self._program.inputs, tuple(self._nodes), outputs)
+
+    def _power(self, base: int, exponent: int) -> int:
+        """A power, of what its base and its exponent lost too."""
+        rests = self._rest(base), self._rest(exponent)
+        if rests == (None, None):
+            return self._add("pow", (base, exponent))
+        zero = self._add("constant", old=Node("constant", constant=Integer(0), number=True))
+        parts = (zero if rest is None else rest for rest in rests)
+        return self._add("pow_in_parts", (base, exponent, *parts))
 
     def _add(
         self, op: str, args: tuple[int, ...] = (), n: int | None = None, old: Node | None = None

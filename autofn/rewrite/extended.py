@@ -31,6 +31,15 @@ def _sigmoid(u: Column) -> Column:
     return 1 / (1 + np.exp(-u))
 
 
+def _power_in_parts(x: Column, y: Column, x_rest: Column, y_rest: Column) -> Column:
+    more = y * np.log1p(_rest_of(x, x_rest) / x) + _rest_of(y, y_rest) * np.log(x)
+    return np.where((x > 0) & np.isfinite(x), np.power(x, y) * np.exp(more), np.nan)
+
+
+def _rest_of(x: Column, rest: Column) -> Column:
+    return np.where(np.abs(rest) < np.abs(x), rest, 0)
+
+
 def _exp_of_sum(a: Column, b: Column) -> Column:
     # The sum would lose as many digits as it is large. b is what it lost before.
     return np.where(np.abs(b) < 1, np.exp(a) * np.exp(b), np.nan)
@@ -162,6 +171,7 @@ VALUES: Mapping[str, Callable[..., Column]] = {
     "xlogy": lambda v, u: np.where(v != 0, v * np.log(u), np.nan),
     "xlog1py": lambda v, u: np.where(v != 0, v * np.log1p(u), np.nan),
     "pow": lambda base, exponent: np.where(base > 0, np.power(base, exponent), np.nan),
+    "pow_in_parts": _power_in_parts,
     "logaddexp": _logaddexp,
     "softplus": lambda u: np.maximum(u, 0) + np.log1p(np.exp(-np.abs(u))),
     "sigmoid": _sigmoid,
@@ -215,7 +225,7 @@ def off_by(
     # Of what is exactly 0 or infinite here, nothing is left in the format, or it is too large.
     beyond = finite & ((value == 0) | np.isinf(value))
     # A function of NaN, whatever it is to be multiplied with.
-    lost = np.isnan(wide[1 if op.startswith("times_") else 0]) & (op != "pow")
+    lost = np.isnan(wide[1 if op.startswith("times_") else 0]) & (op not in ("pow", "pow_in_parts"))
     return np.where(beyond, value.astype(np.float64), found), alike | beyond | lost
 
 
