@@ -80,7 +80,7 @@ def test_they_pass_and_they_can_fail(here: Path) -> None:
     Path("own.py").write_text(OWN)
     made = [load_file(library() / f"{name}.py")[0] for name in FORMULAS] + load_file("own.py")
     for each in made:
-        install(pipeline.generate(each.definition, tests=True), "good")
+        install(pipeline.generate(each.definition, tests=True, search=False), "good")
     for number, (path, pattern, to) in enumerate(MUTATIONS.values()):
         # Under names of their own, as all are imported into one process.
         folder = Path("bad") / f"swish{number}"

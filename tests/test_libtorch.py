@@ -29,6 +29,8 @@ from autofn.resources import library
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = Path(torch.__file__).resolve().parent
 
+INCLUDE = [f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
+
 BUILT = ("swish", "prelu", "blend")
 HEADERS = (*BUILT, "relu")
 
@@ -59,15 +61,20 @@ def op(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str]
         del sys.modules[name]
 
 
+def _program(folder: Path) -> list[str]:
+    """The compiler's command for the program's own source, but for what it is to do."""
+    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
+    source = str(ROOT / "tests/libtorch_program.cpp")
+    return [str(GXX), "-std=c++20", "-O0", "-w", abi, *INCLUDE,
+            f"-I{folder / 'packages_of_cpp'}", source]  # fmt: skip
+
+
 def build(folder: Path) -> Path:
     """The program: the header without optimisation, which takes long enough."""
     packages = folder / "packages_of_cpp"
-    include = [f"-I{TORCH / 'include'}", f"-I{TORCH / 'include/torch/csrc/api/include'}"]
-    abi = f"-D_GLIBCXX_USE_CXX11_ABI={int(torch.compiled_with_cxx11_abi())}"
     commands = [
-        [GXX, "-std=c++20", "-O0", "-w", abi, *include, f"-I{packages}", "-c",
-         ROOT / "tests/libtorch_program.cpp", "-o", folder / "main.o"],
-        *([GXX, "-std=c++17", "-O1", include[0], "-c", packages / name / f"{name}_ops.cc",
+        [*_program(folder), "-c", "-o", folder / "main.o"],
+        *([GXX, "-std=c++17", "-O1", INCLUDE[0], "-c", packages / name / f"{name}_ops.cc",
            "-o", folder / f"{name}.o"] for name in BUILT),
         [GXX, folder / "main.o", *(folder / f"{name}.o" for name in BUILT), f"-L{TORCH / 'lib'}",
          f"-Wl,-rpath,{TORCH / 'lib'}", "-ltorch", "-ltorch_cpu", "-lc10", "-o",
@@ -145,6 +152,13 @@ REFUSED = {
 }
 
 
+@pytest.mark.skipif(GXX is None or sys.platform != "linux", reason="no g++ on Linux")
+def test_the_headers_are_valid_in_a_libtorch_program(folder: Path) -> None:
+    checked = subprocess.run([*_program(folder), "-fsyntax-only"], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stderr[-3000:]
+
+
+@pytest.mark.slow  # test_the_headers_are_valid_in_a_libtorch_program is its sibling
 @pytest.mark.skipif(GXX is None or sys.platform != "linux", reason="no g++ on Linux")
 def test_a_libtorch_program_computes_what_the_python_op_does(
     folder: Path, op: Callable[[str], ModuleType]
