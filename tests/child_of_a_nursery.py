@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Sequence
 
@@ -23,3 +24,7 @@ def main(arguments: Sequence[str]) -> None:
     elif what == "compile":
         print(subprocess.Popen(["sleep", "60"]).pid, flush=True)
         time.sleep(60)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -147,9 +147,21 @@ def test_a_nursery_that_does_not_come_up_says_why(start: Starts, errors: IO[str]
         dead = Nursery(tools)
     process = start("echo", dead)
     assert process.wait() == 1
+    assert not dead.prepare()
     dead.close()
     errors.seek(0)
     assert "encodings" in errors.read()
+
+
+def test_where_the_open_one_has_died_processes_import_torch_themselves(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, errors: IO[str]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    dead = Nursery(None, ())
+    dead.close()
+    monkeypatch.setattr(nursery, "_opened", dead)
+    with nursery.running("child_of_a_nursery", ["echo"], os.environ, errors) as process:
+        assert told(process)["folder"] == str(tmp_path)
 
 
 def test_the_open_one_is_shared_by_who_can_do_with_its_sanitizer() -> None:

@@ -91,10 +91,13 @@ class Nursery:
                 pass_fds=[theirs.fileno()],
             )
 
-    def prepare(self) -> None:
-        """Has it import its modules meanwhile."""
-        with contextlib.suppress(OSError):
+    def prepare(self) -> bool:
+        """Has it import its modules meanwhile. False: it has died, of its sanitizer say."""
+        try:
             self._socket.send(b"\0")
+        except OSError:
+            return False
+        return True
 
     def fork(
         self, module: str, arguments: Sequence[str], variables: Mapping[str, str], errors: IO[str]
@@ -216,7 +219,7 @@ def running(
     module: str, arguments: Sequence[str], variables: Mapping[str, str], errors: IO[str]
 ) -> Iterator[Process]:
     """Such a process, of the nursery that is open if one is; it ends with the block."""
-    start: Start = spawn if _opened is None else _opened.fork
+    start: Start = _opened.fork if _opened is not None and _opened.prepare() else spawn
     process = start(module, arguments, variables, errors)
     try:
         yield process
