@@ -122,10 +122,10 @@ AUTOFN_FN void root_gate_double_backward(T grad, T d_x, T x, T& grad_grad, T& gr
   const T v3 = d_x * grad;
   const T v4 = T(0.5) * v3;
   const T v5 = root_sum(x, T(1));
-  const T v6 = x * (T(2) * v5) + T(3) * square(x) - T(4) * v5 * mean_root(x, T(1));
-  const T v7 = -T(0.5) * v3 * v6 / powi<5>(v5);
+  const T v6 = T(2) * v5 * (x - T(2) * mean_root(x, T(1))) + T(3) * square(x);
+  const T v7 = -T(0.5) * v3 * v6 * powi<5>(T(1) / v5);
   const T v8 = x < T(-1073741824) ? -v4 * powi<3>(T(1) / -x) : v7;
-  grad_grad = v1 * d_x * (T(2) * v1 - square(v0) / v2) / square(v2);
+  grad_grad = v1 * d_x * (T(2) * v1 - square(v0) / v2) * square(T(1) / v2);
   grad_x = x > T(1073741824) ? -v4 * powi<3>(T(1) / x) : v8;
 }
 }  // namespace scalar

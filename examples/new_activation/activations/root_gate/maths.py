@@ -52,9 +52,8 @@ def double_vjp(needs, d_x, grad, x):
         grad_grad = torch.where((v4 != v4) & (x <= -16.0), 0, v4)
     if needs[1]:
         v3 = _root_sum(x, 1)
-        v5 = 0.5 * d_x * grad * (x * (2 * v3) + 3 * x**2 - 4 * v3 * _mean_root(x, 1))
-        v6 = -v5 / v3**5
-        grad_x = torch.where((v6 != v6) & (torch.abs(x) >= 16.0), 0, v6)
+        v5 = -0.5 * d_x * grad * (2 * v3 * (x - 2 * _mean_root(x, 1)) + 3 * x**2) / v3**5
+        grad_x = torch.where((v5 != v5) & (torch.abs(x) >= 16.0), 0, v5)
     return grad_grad, grad_x
 
 
@@ -70,12 +69,11 @@ def vjp_jvp(needs, d_grad, d_x, grad, x):
     """The tangent of each gradient."""
     v0 = _mean_root(x, 1)
     v1 = _root_sum(x, 1)
-    v2 = x**2
+    v2 = 2 * v0
+    v3 = x**2
     d_grad_x = None
     if d_grad is not None:
-        d_grad_x = v0 * d_grad * (2 * v0 - v2 / v1) / v1**2
+        d_grad_x = v0 * d_grad * (v2 - v3 / v1) / v1**2
     if d_x is not None:
-        d_grad_x = add(
-            d_grad_x, -0.5 * d_x * grad * (x * (2 * v1) + 3 * v2 - v1 * (4 * v0)) / v1**5
-        )
+        d_grad_x = add(d_grad_x, -0.5 * d_x * grad * (2 * v1 * (x + -v2) + 3 * v3) / v1**5)
     return (d_grad_x,)
