@@ -149,12 +149,7 @@ def _without_decimals(expr: Expr) -> tuple[Expr, dict[Expr, Expr]]:
 
     Polynomials are not exact with them, and would be multiplied by 1000000 for 1/1000000.
     """
-    sums = {
-        power.base
-        for power in expr.atoms(Pow)
-        if power.base.is_Add and power.exp.is_negative and power.base.free_symbols
-    }
-    found = {number for total in sums for number in total.args if _is_decimal(number)}
+    found = {n for total in _sums_below(expr) for n in total.args if _is_decimal(n)}
     hidden = {
         number: Symbol(f"_f{k}", real=True)
         for k, number in enumerate(sorted(found, key=sympy.default_sort_key))
@@ -240,10 +235,16 @@ def _divides_by_symbol(total: Add) -> bool:
 
 
 def _divides_by_sum(expr: Expr) -> bool:
-    return isinstance(expr, Add | Mul) and any(
-        power.exp.is_negative and isinstance(power.base, Add) and power.base.free_symbols
+    return isinstance(expr, Add | Mul) and bool(_sums_below(expr))
+
+
+def _sums_below(expr: Expr) -> set[Expr]:
+    """The sums that something in it is divided by, but for those of numbers."""
+    return {
+        power.base
         for power in expr.atoms(Pow)
-    )
+        if power.exp.is_negative and isinstance(power.base, Add) and power.base.free_symbols
+    }
 
 
 def _by_signs(expr: Expr, shown: dict[Symbol, Expr]) -> list[Expr]:

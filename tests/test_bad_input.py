@@ -201,9 +201,10 @@ def test_such_names_compile_and_compute(here: Path) -> None:
             """
             from autofn import Learnable, formula
             @formula
-            def int_(double, torch: Learnable = 1.5, β: Learnable = 1.0, NULL: float = 0.5,
+            def int_(double, INFINITY, ctx, torch: Learnable = 1.5, β: Learnable = 1.0,
+                     half: Learnable = 2.0, threadIdx: float = 1.5, NULL: float = 0.5,
                      self: float = 1.0):
-                return double * torch * NULL + β * self
+                return (double * INFINITY + ctx * torch + β * half) * threadIdx + NULL
             """
         )
     )

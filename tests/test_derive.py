@@ -178,15 +178,15 @@ def test_gradient_that_is_not_linear_has_no_forward_mode() -> None:
 
 def test_deep_composition_stays_small() -> None:
     def body(value: Expr) -> Expr:
-        for _ in range(6):
+        for _ in range(8):
             value = value / (1 + exp(-value)) + sin(value)
         return value
 
     from autofn.plan import plan
 
     made = plan(Formula.from_expr(body(x), "deep").definition, search=())
-    assert made.variants[0].forward.operations < 45
-    assert made.variants[0].vjp.operations < 190
+    assert made.variants[0].forward.operations < 60
+    assert made.variants[0].vjp.operations < 250
 
 
 def test_arguments_of_functions_stay_as_written_and_are_computed_once() -> None:

@@ -365,6 +365,9 @@ def test_more_elements_than_32_bits_count(native: Callable[[str], ModuleType]) -
     x = torch.zeros(2**31 + 99, dtype=torch.bfloat16)
     x[-3:] = torch.tensor([1.0, -2.0, 3.0])
     assert relu(x)[-3:].tolist() == [1.0, 0.0, 3.0]
+    every_other = x[1::2]
+    assert every_other.numel() > 2**30
+    assert relu(every_other)[-1] == relu(x[every_other.numel() * 2 - 1])
     far_apart = x[:: 2**30 + 48]
     assert far_apart.stride(0) * 2 > 2**31
     assert relu(far_apart).tolist() == [0.0, 0.0, 1.0]

@@ -208,7 +208,7 @@ def _grows(found: Bindings, _: frozenset[Symbol]) -> bool:
 
 
 def _is_no_tensor(found: Bindings, parameters: frozenset[Symbol]) -> bool:
-    return bool(found[V].free_symbols <= parameters)
+    return not varies(found[V], parameters)
 
 
 def _is_run_time(found: Bindings, _: frozenset[Symbol]) -> bool:

@@ -189,7 +189,6 @@ class _Run:
         if found is None:
             found = Nursery(tools)
             self.nurseries.append(found)
-        found.prepare()
         return found.fork
 
     def _worker(self, start: Start, backend: Literal["torch", "native", "cuda"]) -> Worker:
