@@ -177,8 +177,9 @@ class Kernels:
         points += sample.in_turn(points, self._cotangents_alone(reference))
         return sampled(reference, self._with_outputs(points), frozenset(self._tensors))
 
-    def _beyond_squares(self, reference: Program) -> Sample:
-        points = sample.inside(sample.beyond_squares(self._given, self._tensors), self._domains)
+    def _beyond(self, reference: Program, sizes: Sequence[float]) -> Sample:
+        found = sample.beyond_powers(self._given, self._tensors, sizes)
+        points = sample.inside(found, self._domains)
         points = sample.in_turn(points, self._cotangents_alone(reference) or [{}])
         return sampled(reference, self._with_outputs(points), frozenset(self._tensors))
 
@@ -266,7 +267,7 @@ class Kernels:
             if not second:
                 plain = functools.partial(for_pytorch, inputs, self._fixed)
                 other = mended(derived, candidates.forms(plain), truth)
-            beyond = Sample((), ()) if second else self._beyond_squares(reference)
+            beyond = Sample((), ()) if second else self._beyond(reference, sample.BEYOND_SQUARES)
             in_pytorch = other or derived
             found = any(fails_in_single(in_pytorch, each) for each in (truth, beyond))
             decision = dataclasses.replace(decision, fails_as_derived=found, in_pytorch=other)
@@ -284,6 +285,9 @@ class Kernels:
             if (again := rescued(chosen, truth, beyond)) is not None:
                 chosen = again
                 samples = itertools.chain([(BFLOAT16, beyond)], samples)
+            elif chosen.is_in_double and beyond.points:  # which 16-bit types may do without
+                fourths = self._beyond(reference, sample.BEYOND_FOURTHS)
+                samples = itertools.chain([(BFLOAT16, beyond), (BFLOAT16, fourths)], samples)
             return for_16_bits(pass_name, chosen, samples), decision
 
         def as_derived() -> tuple[Program, Decision]:

@@ -308,7 +308,8 @@ def _short(node: Piecewise) -> Expr | None:
 
 def _coefficients(in_t: Expr, radius: Expr) -> tuple[int, int, int, list[Expr]] | None:
     """Of t**left * p(t**step): how many first coefficients of p are below single precision's last
-    digit within the radius, left, step, and the coefficients; None of one term alone.
+    digit within the radius, left, step, and the coefficients; None of one term alone, and of
+    polynomials in another variable, such as t - pi, whose digits cancel in powers of t.
     """
     terms = sympy.Poly(in_t, T).as_dict()
     left = min(power for (power,) in terms)
@@ -316,7 +317,7 @@ def _coefficients(in_t: Expr, radius: Expr) -> tuple[int, int, int, list[Expr]] 
     step = 2 if even else 1
     top = max(power for (power,) in terms)
     found = [terms.get((power,), sympy.Integer(0)) for power in range(top, left - 1, -step)]
-    if len(found) < 2:
+    if len(found) < 2 or not all(c.is_Number for c in found):
         return None
     cut = terms_below(SINGLE, [mp.mpf(str(c)) for c in found], mp.mpf(str(radius**step)))
     return cut, left, step, found

@@ -163,8 +163,13 @@ def farther(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
 BEYOND_SQUARES = tuple(1.37 * 2.0 ** (sign * n) for sign in (1, -1) for n in (66, 97))
 """Whose squares overflow, or vanish, in single precision."""
 
+BEYOND_FOURTHS = tuple(1.37 * 2.0 ** (sign * n) for sign in (1, -1) for n in (34, 37, 39))
+"""Whose fourth powers do."""
 
-def beyond_squares(all_points: Sequence[Point], tensors: Sequence[str]) -> list[Point]:
+
+def beyond_powers(
+    all_points: Sequence[Point], tensors: Sequence[str], sizes: Sequence[float]
+) -> list[Point]:
     """Points of several tensors where one is so huge that its powers overflow.
 
     Or where all are so tiny that those vanish.
@@ -173,7 +178,7 @@ def beyond_squares(all_points: Sequence[Point], tensors: Sequence[str]) -> list[
         return []
     starts = [{**all_points[0], **dict.fromkeys(tensors, 1.0)}, *all_points[FROM]]
     found: list[Point] = []
-    for start, name, size, sign in itertools.product(starts, tensors, BEYOND_SQUARES, (1, -1)):
+    for start, name, size, sign in itertools.product(starts, tensors, sizes, (1, -1)):
         others = {} if size > 1 else {each: _single(start[each] * size) for each in tensors}
         found.append({**start, **others, name: _single(sign * size)})
     return found

@@ -175,14 +175,17 @@ class _Stage:
     margin: float
     most: float
     wide: bool
+    far: bool = False
 
 
 _STAGES = (
     _Stage(12, 0.05, 1e3, False),
     _Stage(40, 0.02, 1e4, True),
     _Stage(60, 1e-3, 1e9, True),
+    _Stage(60, 1e-3, 1e9, True, far=True),
 )
 _RANGES = ((-3, 3), (0, 1), (1, 3), (-1, 1), (0, 3), (-1, 0), (-3, -1), (3, 9), (-9, -3))
+_FAR_RANGES = ((9, 40), (-40, -9), (40, 200), (-200, -40), (200, 1e3), (-1e3, -200), (1e3, 1e4))
 _GRID = sorted(
     {k / 4 for k in range(-16, 17)}
     | {s * k for s in (1, -1) for k in (5, 6, 8, 10, 16, 20, 32, 64)}
@@ -245,18 +248,26 @@ class _Search:
 
     def ranges(self, leaf: Leaf) -> list[Range]:
         """Ranges to draw a tensor's values from, the best one first."""
+        found = self.within(leaf, _RANGES)
         domain = self.domains.get(leaf.name)
         if domain is None:
-            return list(_RANGES)
+            return found
         low, high = (float(each) for each in ends(domain))
-        cut = [(max(low, a), min(high, b)) for a, b in _RANGES]
-        wide = min(1.0, high - low) / 4
-        found = [(a, b) for a, b in cut if b - a >= wide]
         if math.isfinite(low):
             found.append((low, min(high, low + WIDEST)))
         if math.isfinite(high):
             found.append((max(low, high - WIDEST), high))
         return found
+
+    def within(self, leaf: Leaf, ranges: Sequence[Range]) -> list[Range]:
+        """What of the ranges is in a tensor's domain, where that is not too little."""
+        domain = self.domains.get(leaf.name)
+        if domain is None:
+            return list(ranges)
+        low, high = (float(each) for each in ends(domain))
+        wide = min(1.0, high - low) / 4
+        cut = [(max(low, a), min(high, b)) for a, b in ranges]
+        return [(a, b) for a, b in cut if b - a >= wide]
 
     @functools.cached_property
     def beyond(self) -> dict[str, list[Range]]:
@@ -295,7 +306,8 @@ class _Search:
             beyond = self.beyond[leaf.name]
             share = rng.random()
             if stage.wide:
-                low, high = rng.choice(ranges + beyond + self.ends[leaf.name])
+                far = self.within(leaf, _FAR_RANGES) if stage.far else []
+                low, high = rng.choice(ranges + beyond + self.ends[leaf.name] + far)
             elif beyond and turn % 2:
                 low, high = beyond[turn // 2 % len(beyond)]
             else:
