@@ -308,16 +308,17 @@ def with_phi_far(expr: Expr) -> Expr:
 
 def _in_exp(node: Add, heads_in: set[Expr], u: Expr) -> Expr | None:
     """a*exp(u) + b of a sum that is linear in phi_n(u), a and b rational."""
-    t = sympy.Dummy("t", positive=True)
-    others = {sympy.exp(u): t, heads.expm1(u): t - 1, heads.expm1mx(u): t - 1 - u}
-    plain = node.xreplace(others | _by_exp(heads_in, {u: t}))
+    t, s = sympy.Dummy("t", positive=True), sympy.Dummy("s", real=True)
+    others = {sympy.exp(s): t, heads.expm1(s): t - 1, heads.expm1mx(s): t - 1 - s}
+    in_s: set[Expr] = {each.xreplace({u: s}) for each in heads_in}
+    plain = node.xreplace({u: s}).xreplace(others | _by_exp(in_s, {s: t}))
     if not plain.is_rational_function():
         return None
     below = plain.xreplace({t: S.Zero})
     slope = plain.xreplace({t: S.One}) - below
     if sympy.expand(plain - slope * t - below) != 0:
         return None
-    slope, below = (factored(each) for each in (slope, below))
+    slope, below = (factored(each).xreplace({s: u}) for each in (slope, below))
     return heads.times_exp(slope, u) + below
 
 

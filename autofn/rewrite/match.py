@@ -1598,7 +1598,8 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             d, exponent = other.as_base_exp()
             if not (exponent.is_Integer and exponent * sign <= -1 and trees.symbols(d)):
                 continue
-            ratio = sympy.cancel(u / d) if isinstance(u, Add) else u / d
+            of_sum = isinstance(d, Add) and any(f.is_Add for f in Mul.make_args(u))
+            ratio = sympy.cancel(u / d) if of_sum or isinstance(u, Add) else u / d
             if j != i and not trees.symbols(ratio) & trees.symbols(d):
                 rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                 whole = (ratio * _put(rule, {U: u})) ** sign
