@@ -200,6 +200,7 @@ def _made(
         program = limits.inside(program, reference, as_run, rescue=False, at_defaults=True)
         kernel = limits(kernel, reference, simulated)
         kernel = limits.inside(kernel, reference, _again)
+        kernel = _with_limits_in_16_bits(kernel, reference, limits)
         if kernel.wide is not None:
             in_double = functools.partial(simulated, form=DOUBLE)
             wide = limits(kernel.wide, reference, in_double)
@@ -215,6 +216,17 @@ def _made(
         wide = limits.vanishing(kernel.wide, reference, directions)
         kernel = dataclasses.replace(kernel, wide=wide)
     return _Made(program, dataclasses.replace(kernel, first=first_try), decision)
+
+
+def _with_limits_in_16_bits(kernel: Program, reference: Program, limits: Limits) -> Program:
+    """The kernel with its arithmetic for 16-bit types too, where less misses limits."""
+    if kernel.arithmetic16 == kernel.arithmetic:
+        return kernel
+    less = dataclasses.replace(kernel, arithmetic=kernel.arithmetic16, first=None)
+    missed = [limits.missed(each, reference, _again) for each in (less, kernel)]
+    if missed[0] <= missed[1]:
+        return kernel
+    return dataclasses.replace(kernel, arithmetic16=kernel.arithmetic)
 
 
 def _in_double(program: Program, point: Point) -> list[Any]:

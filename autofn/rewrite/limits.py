@@ -10,7 +10,7 @@ already.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from math import isnan
@@ -63,8 +63,15 @@ summand of the defaults of numbers and parameters. A limit is the same in all of
 formula has a value, two at least if there are several tensors."""
 
 LARGE = (3.4028234663852886e38, 2.0**60, 2.0**40)
-"""What may stand for infinity: the largest number of single precision, and such as have finite
+"""What may stand for infinity, at both ends: the largest number of single precision, and such as have finite
 powers."""
+
+GROWING = (80.0, 600.0)
+"""What stands for infinity, at one end if need be, where exponentials of it are not to overflow, in
+single precision and in double: one of them outgrows the others."""
+
+LOGARITHMS, THEIRS = frozenset(("log", "log1p", "asinh", "acosh")), 2.0**40
+"""What grows so slowly that nothing large comes of the largest number, and what stands for it."""
 
 ENDLESS, VANISHING = 2.0**28, 2.0**-60
 """Of what size a result is infinite, or 0, at a number that stands for infinity."""
@@ -165,6 +172,28 @@ class Limits:
         rescue: bool,
         at_defaults: bool,
     ) -> Program:
+        missed = self._counted(reference, evaluated, name)
+        # The first setting is that of the defaults.
+        if not missed(program, slice(1 if at_defaults else None)):
+            return program
+        tried = [program]
+        for within in _stand_ins(program, name):
+            tried.append(within)
+            if program.arithmetic == "single" and rescue:
+                tried.append(replace(within, arithmetic="rescued"))
+        return min(tried, key=missed)
+
+    def missed(self, program: Program, reference: Program, evaluated: Evaluation) -> int:
+        """How many limits a program misses, at default values and others."""
+        if not {each.name for each in program.inputs} <= self._known:
+            return 0
+        names = [name for name in self._tensors if name in program.used()]
+        return sum(self._counted(reference, evaluated, name)(program) for name in names)
+
+    def _counted(
+        self, reference: Program, evaluated: Evaluation, name: str
+    ) -> Callable[..., int]:
+        """How many limits at infinities of a tensor a program misses, in some of the settings."""
         wanted = [
             [(point, _limits(reference, point, name, sign)) for point in self._at(name, sign)]
             for sign in self._signs[name]
@@ -181,16 +210,7 @@ class Limits:
                 for value, limit in zip(evaluated(of, point), limits, strict=True)
             )
 
-        # The first setting is that of the defaults.
-        if not missed(program, slice(1 if at_defaults else None)):
-            return program
-        tried = [program]
-        for size in LARGE:
-            within = _within(program, name, size)
-            tried.append(within)
-            if program.arithmetic == "single" and rescue:
-                tried.append(replace(within, arithmetic="rescued"))
-        return min(tried, key=missed)
+        return missed
 
     def vanishing(
         self, program: Program, reference: Program, directions: Collection[str]
@@ -459,9 +479,12 @@ def _reaches(domain: Interval, sign: int) -> bool:
 
 def _waves(program: Program, name: str) -> list[int]:
     """The sines of an input in a program."""
-    inputs = {k for k, node in enumerate(program.nodes) if node.input == name}
-    reached = _reached(program, inputs)
-    return [k for k in sorted(reached) if program.nodes[k].op in WAVES]
+    return [k for k in _of_input(program, name) if program.nodes[k].op in WAVES]
+
+
+def _of_input(program: Program, name: str) -> list[int]:
+    """The nodes that depend on an input, and itself."""
+    return sorted(_reached(program, {k for k, n in enumerate(program.nodes) if n.input == name}))
 
 
 def _inputs_of(program: Program, node: int) -> set[str]:
@@ -505,19 +528,33 @@ def _are_met(
     return True
 
 
-def _within(program: Program, name: str, size: float) -> Program:
-    """The program with numbers of this size for an infinite input."""
+def _stand_ins(program: Program, name: str) -> Iterator[Program]:
+    """Programs with large numbers in place of an infinite input, or of its logarithms."""
+    inputs = [k for k, node in enumerate(program.nodes) if node.input == name]
+    for size in LARGE:
+        yield _within(program, name, inputs, size)
+    if logarithms := [k for k in _of_input(program, name) if program.nodes[k].op in LOGARITHMS]:
+        yield _within(program, name, logarithms, THEIRS)
+    for size in GROWING:
+        for relation in ("both", "le", "ge"):
+            yield _within(program, name, inputs, size, relation)
+
+
+def _within(
+    program: Program, name: str, nodes: Collection[int], size: float, relation: str = "both"
+) -> Program:
+    """The program with numbers of this size for some of its values where an input is infinite."""
 
     def large(grown: _Grown, k: int, place: int) -> int:
-        if program.nodes[k].input != name:
+        if k not in nodes:
             return place
         ends = [grown.constant(Float(sign * size, 17)) for sign in (-1, 1)]
         within = grown.clamped(place, *ends)
-        return grown.selected(grown.is_beyond(name, "both", oo), within, place)
+        return grown.selected(grown.is_beyond(name, relation, oo), within, place)
 
     within = _rebuilt(program, large)
     grown = _Grown(within)
-    beyond = grown.is_beyond(name, "both", oo)
+    beyond = grown.is_beyond(name, relation, oo)
     outputs = []
     for output in within.outputs:
         node = output.node
