@@ -217,6 +217,9 @@ class Kernels:
         And all with tiny or huge results, and numbers of all magnitudes.
         """
         yield BFLOAT16, truth  # of float32's range
+        if below := sample.below_the_largest(truth.points, truth.truths, self._tensors):
+            inside = self._with_outputs(sample.inside(below, self._domains))
+            yield BFLOAT16, sampled(program, inside, frozenset(self._tensors))
         kept = [
             point
             for k, (point, values) in enumerate(zip(truth.points, truth.truths, strict=True))

@@ -688,6 +688,8 @@ LOGARITHMS = (
          _CANCELS, _GOLDBERG, {U: 1.3e-6}),
     Rule("log of normcdf", log(normcdf(U)), _log_normcdf(U),
          "normcdf underflows", _ABRAMOWITZ, {U: -40.0}),
+    Rule("log of twice normcdf", log(2 * normcdf(U)), _log_erfc(-U / sqrt(2)),
+         "normcdf underflows, and is 1/2 near 0", _ABRAMOWITZ, {U: 1e-9}),
     Rule("log of erfc", log(erfc(U)), _log_erfc(U), "erfc underflows", _ABRAMOWITZ, {U: 30.0},
          where=lambda found, _: not isinstance(found[U], Min)),
     Rule("log of a product with erfc", log(V * erfc(U)), log(2 * V) + _log_normcdf(-sqrt(2) * U),

@@ -545,6 +545,24 @@ def beside_extremes(
     return found
 
 
+BELOW = (0.97, 0.995)
+
+
+def below_the_largest(
+    all_points: Sequence[Point], truths: Sequence[Sequence[Any]], tensors: Sequence[str]
+) -> list[Point]:
+    """Points beside those where a result is about float32's largest number, and bfloat16 has none.
+
+    Its parts may overflow where the result does not, in bfloat16 either.
+    """
+    return [
+        _scaled(point, tensors, scale)
+        for point, values in zip(all_points, truths, strict=True)
+        if any(value is not None and abs(value) > LARGEST * BELOW[1] for value in values)
+        for scale in BELOW
+    ]
+
+
 def _cease(
     column: Sequence[tuple[float, Sequence[Any]]], has_size: HasSize
 ) -> list[tuple[float, float, list[int]]]:

@@ -205,12 +205,16 @@ def _settled(components: Components, values: Values, start: int = START) -> list
 _STEPS = tuple(mp.mpf(10) ** -power for power in (60, 80))
 _FAR = tuple(
     tuple(
-        tuple(mp.make_mpf(sympy.Float(start + digits, 150)._mpf_) for start in starts)
-        for digits in (".377", "3.941")
+        tuple(
+            mp.make_mpf(sympy.Float(start + step, 150)._mpf_)
+            for start, step in zip(starts, steps, strict=True)
+        )
+        for steps in ((".377", ".8263"), ("3.941", "5.4387"))
     )
     for starts in ((f"1{'0' * 60}", f"1{'0' * 90}"), ("1234567", "23456789"))
 )
-"""Ways out to infinity: two at a time, at the same distances, tell what oscillates."""
+"""Ways out to infinity: two at a time, at the same distances, tell what oscillates; of no two
+steps the difference is a period such as 1."""
 
 _SLANTED = (1.0, 0.7548776662466927, 0.5698402909980532, 0.4301597090019468)
 
