@@ -63,8 +63,8 @@ summand of the defaults of numbers and parameters. A limit is the same in all of
 formula has a value, two at least if there are several tensors."""
 
 LARGE = (3.4028234663852886e38, 2.0**60, 2.0**40)
-"""What may stand for infinity, at both ends: the largest number of single precision, and such as have finite
-powers."""
+"""What may stand for infinity, at both ends: the largest number of single precision, and such as
+have finite powers."""
 
 GROWING = (80.0, 600.0)
 """What stands for infinity, at one end if need be, where exponentials of it are not to overflow, in
@@ -190,9 +190,7 @@ class Limits:
         names = [name for name in self._tensors if name in program.used()]
         return sum(self._counted(reference, evaluated, name)(program) for name in names)
 
-    def _counted(
-        self, reference: Program, evaluated: Evaluation, name: str
-    ) -> Callable[..., int]:
+    def _counted(self, reference: Program, evaluated: Evaluation, name: str) -> Callable[..., int]:
         """How many limits at infinities of a tensor a program misses, in some of the settings."""
         wanted = [
             [(point, _limits(reference, point, name, sign)) for point in self._at(name, sign)]
