@@ -1,5 +1,7 @@
 """Regimes near zero: their polynomials in derivatives and for kernels."""
 
+import math
+
 import mpmath
 import pytest
 import sympy
@@ -92,3 +94,19 @@ def test_derivatives_by_a_scale_do_not_cancel_with_its_inverse() -> None:
         for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
             got = simulated(program or kernel, {"q": q, "r": r, "grad": 1.0}, form)[-1]
             assert abs(got - want) <= most * abs(want), (q, r)
+
+
+def test_a_polynomial_in_another_variable_is_left_as_it_is() -> None:
+    """Its digits cancel in powers of t, and its coefficients are no numbers."""
+
+    @formula
+    def isometric(phi, e: float = 0.0818):  # type: ignore[no-untyped-def]
+        return sympy.atanh(sympy.sin(phi)) - e * sympy.atanh(e * sympy.sin(phi))
+
+    (variant,) = plan(isometric.definition, search=(), passes=FIRST_ORDER).variants
+    sine, cosine, e = math.sin(0.75), math.cos(0.75), 0.0818
+    value = math.atanh(sine) - e * math.atanh(e * sine)
+    slope = 1 / cosine - e**2 * cosine / (1 - (e * sine) ** 2)
+    for name, truth in (("forward", value), ("backward", slope)):
+        got = simulated(variant.kernels[name], {"phi": 0.75, "e": e, "grad": 1.0, "out": value})
+        assert got == [pytest.approx(truth, rel=1e-6)]

@@ -554,6 +554,13 @@ def test_regular_points_stay_inside_a_stated_domain() -> None:
     assert all(point > 40 for point in _regular(x**2, domain={"x": Interval(40, oo)}))
 
 
+def test_regular_points_are_far_out_where_results_are_huge_nearer() -> None:
+    """An exponential integrate-and-fire neuron, of millivolts."""
+    points = _regular(-(x + 65) + 2 * exp((x + 50) / 2))
+    assert points
+    assert all(point < -9 for point in points)
+
+
 def test_no_regular_point() -> None:
     with pytest.raises(FormulaError, match=r"no point was found") as caught:
         _regular(log(x) + log(-x))
@@ -669,3 +676,13 @@ def test_points_depend_on_nothing_but_the_definition() -> None:
         for seed in ("0", "17")
     }
     assert len(found) == 1
+
+
+def test_what_repeats_itself_at_whole_numbers_has_no_limit() -> None:
+    @formula
+    def noise_ratio(t):
+        return -2 * log(sp.tan(sp.pi * t / 2))
+
+    d = noise_ratio.definition
+    truth = evaluate(d, d.variants[0], {"t": math.inf})
+    assert all(mp.isnan(each) for each in truth.outputs)

@@ -2388,3 +2388,92 @@ def test_limits_that_depend_on_a_parameter() -> None:
         (near,) = simulated(forward, {"r": sign * math.inf, "k": sign * 0.8})
         assert far == -sign * mp.inf and near == 0
     assert mp.isnan(simulated(forward, {"r": mp.nan, "k": 0.8})[0])
+
+
+@formula
+def twice_exponential(x, a: float = 1.0, b: float = 5.0):  # type: ignore[no-untyped-def]
+    return exp(-x / b) - exp(-x / a)
+
+
+@formula
+def log_volume(x, mu: Learnable = 1.0, nu: Learnable = 1.0):  # type: ignore[no-untyped-def]
+    return -mu * log(x) + nu / 2 * log(x) ** 2
+
+
+@pytest.mark.parametrize(
+    ("made", "at", "far", "limit"),
+    [
+        (twice_exponential, {"a": 1.0, "b": 5.0}, -math.inf, -math.inf),
+        (twice_exponential, {"a": 1.0, "b": 5.0}, math.inf, 0.0),
+        (twice_exponential, {"a": 3.0, "b": 0.5}, -math.inf, math.inf),
+        (log_volume, {"mu": 1.0, "nu": 1.0}, math.inf, math.inf),
+        (log_volume, {"mu": 1.0, "nu": -2.0}, math.inf, -math.inf),
+    ],
+)
+def test_terms_of_which_one_outgrows_the_others_have_its_limit(
+    made: Formula, at: dict[str, float], far: float, limit: float
+) -> None:
+    """Exponentials of one tensor, powers of its logarithm: not infinity less infinity."""
+    kernel = derived(made.definition).kernels["forward"]
+    of_16_bits = replace(kernel, arithmetic=kernel.arithmetic16)
+    for program in (kernel, of_16_bits):
+        assert simulated(program, {"x": far, **at}) == [limit]
+
+
+@formula
+def vortex(x, y, c: float = 0.1):  # type: ignore[no-untyped-def]
+    return -y / (x**2 + y**2) * (1 - exp(-(x**2 + y**2) / c**2))
+
+
+@pytest.mark.parametrize(("at_x", "at_y"), [(3e-10, 1.7e-12), (0.5, -3e3), (0.02, 0.03)])
+def test_a_vortex_has_digits_at_its_core_and_far_out(at_x: float, at_y: float) -> None:
+    variant = best(vortex.definition)
+    at = {"grad": 1.0, "c": 0.1, "x": single(at_x), "y": single(at_y)}
+    got = simulated(variant.kernels["backward"], at)
+    with mp.workdps(60):
+        radius, core = mp.mpf(at["x"]) ** 2 + mp.mpf(at["y"]) ** 2, mp.mpf(0.1) ** 2
+        u = radius / core
+        slope = 2 * (-mp.expm1(-u) / radius**2 - mp.exp(-u) / (core * radius))
+        by_x = at["x"] * at["y"] * slope
+        by_y = at["y"] ** 2 * slope + mp.expm1(-u) / radius
+    assert got == [pytest.approx(float(each), rel=1e-6, abs=0) for each in (by_x, by_y)]
+
+
+@formula
+def skew_normal(x, a: float = 3.0):  # type: ignore[no-untyped-def]
+    return x**2 / 2 - log(1 + sympy.erf(a * x / sympy.sqrt(2)))
+
+
+def test_log_of_1_plus_erf_keeps_its_digits_near_0() -> None:
+    kernel = best(skew_normal.definition).kernels["forward"]
+    slope = -3 * math.sqrt(2 / math.pi)
+    for size in (2.5e-18, -3e-9):
+        given = single(size)
+        got = simulated(kernel, {"x": given, "a": 3.0})
+        assert got == [pytest.approx(slope * given, rel=1e-6, abs=0)]
+
+
+@formula
+def limiter(x, y, e: float = 1e-6):  # type: ignore[no-untyped-def]
+    return (x * (y**2 + e) + y * (x**2 + e)) / (x**2 + y**2 + 2 * e)
+
+
+@formula
+def beam(x, y):  # type: ignore[no-untyped-def]
+    return 1 / (1 + (y / 2) ** 2) * exp(-2 * x**2 / (1 + (y / 2) ** 2))
+
+
+@pytest.mark.parametrize(
+    ("made", "given"), [(limiter, (1.875 * 2.0**36, 488.0)), (beam, (-190000.0, -(2.0**39)))]
+)
+def test_16_bit_types_do_without_double_where_fourth_powers_are_finite(
+    made: Formula, given: tuple[float, float]
+) -> None:
+    """bfloat16 has the range of float32, in which the squares of squares overflow."""
+    kernel = best(made.definition).kernels["backward"]
+    at = {"grad": 1.0, "e": 1e-6, **dict(zip("xy", given, strict=True))}
+    of_16_bits = replace(kernel, arithmetic=kernel.arithmetic16, first=None)
+    in_double = replace(kernel, arithmetic="double", first=None)
+    wanted = simulated(in_double, at)
+    assert 0 not in wanted
+    assert simulated(of_16_bits, at) == [pytest.approx(v, rel=1e-3, abs=0) for v in wanted]
