@@ -222,9 +222,9 @@ def _with_limits_in_16_bits(kernel: Program, reference: Program, limits: Limits)
     """The kernel with its arithmetic for 16-bit types too, where less misses limits."""
     if kernel.arithmetic16 == kernel.arithmetic:
         return kernel
-    less = dataclasses.replace(kernel, arithmetic=kernel.arithmetic16, first=None)
-    missed = [limits.missed(each, reference, _again) for each in (less, kernel)]
-    if missed[0] <= missed[1]:
+    less = dataclasses.replace(kernel, arithmetic=kernel.arithmetic16)
+    by_less, by_kernel = limits.missed([less, kernel], reference, _again)
+    if by_less <= by_kernel:
         return kernel
     return dataclasses.replace(kernel, arithmetic16=kernel.arithmetic)
 

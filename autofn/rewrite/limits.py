@@ -183,12 +183,16 @@ class Limits:
                 tried.append(replace(within, arithmetic="rescued"))
         return min(tried, key=missed)
 
-    def missed(self, program: Program, reference: Program, evaluated: Evaluation) -> int:
-        """How many limits a program misses, at default values and others."""
+    def missed(
+        self, programs: Sequence[Program], reference: Program, evaluated: Evaluation
+    ) -> list[int]:
+        """How many limits programs miss that differ in their arithmetic: at defaults and others."""
+        program, *_ = programs
         if not {each.name for each in program.inputs} <= self._known:
-            return 0
+            return [0] * len(programs)
         names = [name for name in self._tensors if name in program.used()]
-        return sum(self._counted(reference, evaluated, name)(program) for name in names)
+        counted = [self._counted(reference, evaluated, name) for name in names]
+        return [sum(missed(each) for missed in counted) for each in programs]
 
     def _counted(self, reference: Program, evaluated: Evaluation, name: str) -> Callable[..., int]:
         """How many limits at infinities of a tensor a program misses, in some of the settings."""
