@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -30,8 +30,8 @@ from autofn.rewrite.kernels import Kernels, for_kernels, for_pytorch
 from autofn.rewrite.limits import Limits
 from autofn.rewrite.saturate import Finite
 from autofn.rewrite.search import Decision
-from autofn.rewrite.simulate import simulated
-from autofn.rewrite.truth import Point, exact
+from autofn.rewrite.simulate import simulated_at
+from autofn.rewrite.truth import Point, exact_at
 
 Pass = Literal["forward", "backward", "double_backward"]
 FIRST_ORDER: tuple[Pass, ...] = ("forward", "backward")
@@ -187,22 +187,22 @@ def _made(
     program = finite(functools.partial(for_pytorch, inputs, fixed), results)
     first_order = name in FIRST_ORDER
     if first_order:
-        program = limits(program, reference, exact)
+        program = limits(program, reference, exact_at)
     lowering = functools.partial(for_kernels, inputs, fixed)
     kernel, decision = searching(name, inputs, finite.results(lowering, results), program)
     # Where a result is to be mended, at infinity say, that of a first try is not finite.
     kernel, first_try = dataclasses.replace(kernel, first=None), kernel.first
     if first_order:
         if decision.in_pytorch is not None:
-            program = limits(decision.in_pytorch, reference, exact)
+            program = limits(decision.in_pytorch, reference, exact_at)
         # It is read: only what is wrong at the default values is worth the lines.
-        as_run = _in_double if decision.fails_as_derived else simulated
+        as_run = _in_double if decision.fails_as_derived else simulated_at
         program = limits.inside(program, reference, as_run, rescue=False, at_defaults=True)
-        kernel = limits(kernel, reference, simulated)
+        kernel = limits(kernel, reference, simulated_at)
         kernel = limits.inside(kernel, reference, _again)
         kernel = _with_limits_in_16_bits(kernel, reference, limits)
         if kernel.wide is not None:
-            in_double = functools.partial(simulated, form=DOUBLE)
+            in_double = functools.partial(simulated_at, form=DOUBLE)
             wide = limits(kernel.wide, reference, in_double)
             wide = limits.inside(wide, reference, in_double, rescue=False)
             kernel = dataclasses.replace(kernel, wide=wide)
@@ -229,17 +229,20 @@ def _with_limits_in_16_bits(kernel: Program, reference: Program, limits: Limits)
     return dataclasses.replace(kernel, arithmetic16=kernel.arithmetic)
 
 
-def _in_double(program: Program, point: Point) -> list[Any]:
-    return simulated(dataclasses.replace(program, arithmetic="double"), point)
+def _in_double(program: Program, points: Sequence[Point]) -> list[list[Any]]:
+    return simulated_at(dataclasses.replace(program, arithmetic="double"), points)
 
 
-def _again(program: Program, point: Point) -> list[Any]:
+def _again(program: Program, points: Sequence[Point]) -> list[list[Any]]:
     """Simulated, with what is 0 computed again where kernels do: the search does not rely on it."""
-    found = simulated(program, point)
-    if program.arithmetic != "wary" or 0 not in found:
+    found = simulated_at(program, points)
+    if program.arithmetic != "wary":
         return found
-    again = _in_double(program, point)
-    return [other if value == 0 else value for value, other in zip(found, again, strict=True)]
+    again = _in_double(program, points)
+    return [
+        [other if value == 0 else value for value, other in zip(*rows, strict=True)]
+        for rows in zip(found, again, strict=True)
+    ]
 
 
 def _by_cotangent(

@@ -201,9 +201,9 @@ def test_such_names_compile_and_compute(here: Path) -> None:
             """
             from autofn import Learnable, formula
             @formula
-            def int_(double, INFINITY, ctx, torch: Learnable = 1.5, β: Learnable = 1.0,
-                     half: Learnable = 2.0, threadIdx: float = 1.5, NULL: float = 0.5,
-                     self: float = 1.0):
+            def int_(double, ctx, torch: Learnable = 1.5, β: float = 1.0,
+                     INFINITY: float = 2.0, half: float = 2.0, threadIdx: float = 1.5,
+                     NULL: float = 0.5, self: float = 1.0):
                 return (double * INFINITY + ctx * torch + β * half) * threadIdx + NULL
             """
         )

@@ -359,6 +359,7 @@ def _free_memory() -> int:
         return 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(_free_memory() < 14 << 30, reason="needs 14 GB of memory")
 def test_more_elements_than_32_bits_count(native: Callable[[str], ModuleType]) -> None:
     relu = native("relu").relu

@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from autofn.program import Output, Program
+from autofn.program import Output, Program, operation, pruned
 from autofn.rewrite.judge import Error, Sample, error, worst
 from autofn.rewrite.sample import around, beside_borders, closer
 from autofn.rewrite.truth import Point, exact
@@ -45,12 +45,16 @@ class Closer:
 
     def _beside_borders(self, program: Program) -> list[Point]:
         pairs = [node.args for node in program.nodes if node.op in ("lt", "le", "gt", "ge")]
-        borders = [functools.partial(_apart, program, a, b) for a, b in pairs]
+        borders = [functools.partial(_first, _apart(program, pair)) for pair in pairs]
         return beside_borders(self._given, self._tensors, borders)
 
 
-def _apart(program: Program, first: int, second: int, point: Point) -> Any:
+def _apart(program: Program, pair: tuple[int, ...]) -> Program:
     """The difference of two values of a program."""
-    ends = (Output("first", first), Output("second", second))
-    a, b = exact(Program(program.inputs, program.nodes, ends), point)
-    return a - b
+    nodes = list(program.nodes)
+    nodes.append(operation(nodes, "sub", pair))
+    return pruned(program.inputs, nodes, [Output("difference", len(program.nodes))])
+
+
+def _first(program: Program, point: Point) -> Any:
+    return exact(program, point)[0]

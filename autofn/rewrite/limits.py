@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from math import isnan
 from typing import Any
@@ -81,8 +82,8 @@ PHASES = ((-1.0, 0.4, 1.0), (0.4, 1.0, -1.0), (1.0, -1.0, 0.4))
 """What stands for one sine after another. With a limit that is the same for all of these, the
 sines are no part of it."""
 
-Evaluation = Callable[[Program, Point], Sequence[Any]]
-"""The outputs of a program at a point, as what runs it computes them."""
+Evaluation = Callable[[Program, Sequence[Point]], Sequence[Sequence[Any]]]
+"""Per point the outputs of a program, as what runs it computes them."""
 
 _Combination = Mapping[str | None, Expr]
 """A limit per direction of which a result is the multiple; of what is not linear, that of None."""
@@ -196,9 +197,10 @@ class Limits:
 
     def _counted(self, reference: Program, evaluated: Evaluation, name: str) -> Callable[..., int]:
         """How many limits at infinities of a tensor a program misses, in some of the settings."""
+        sides = [self._at(name, sign) for sign in self._signs[name]]
         wanted = [
-            [(point, _limits(reference, point, name, sign)) for point in self._at(name, sign)]
-            for sign in self._signs[name]
+            [_limits(reference, point, name, sign) for point in side]
+            for side, sign in zip(sides, self._signs[name], strict=True)
         ]
 
         def missed(of: Program, settings: slice = slice(None)) -> int:
@@ -207,9 +209,9 @@ class Limits:
                 and (limit.is_finite or not self._several)
                 and limit is not S.NaN
                 and _misses(value, limit)
-                for side in wanted
-                for point, limits in side[settings]
-                for value, limit in zip(evaluated(of, point), limits, strict=True)
+                for side, known in zip(sides, wanted, strict=True)
+                for row, limits in zip(evaluated(of, side[settings]), known[settings], strict=True)
+                for value, limit in zip(row, limits, strict=True)
             )
 
         return missed
@@ -336,11 +338,19 @@ class Limits:
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
         seen: set[tuple[int, int]] = set()
-        for number, point in enumerate(points):
-            nans = [k for k, each in enumerate(found) if each is not None and isnan(each[number])]
-            truths = exact(reference, point) if nans else []
+        nans = {
+            number: lost
+            for number in range(len(points))
+            if (
+                lost := [
+                    k for k, each in enumerate(found) if each is not None and isnan(each[number])
+                ]
+            )
+        }
+        rows = exact_at(reference, [points[number] for number in nans])
+        for (number, lost), truths in zip(nans.items(), rows, strict=True):
             turn = number // len(sizes)
-            for k in nans:
+            for k in lost:
                 # What has no value stays NaN, but for odd parameters, with which nothing has one.
                 # Farther out, digits do not suffice for all values.
                 none = mp.isnan(truths[k]) and turn < len(self._at_defaults)
@@ -365,7 +375,7 @@ class Limits:
         if sign not in self._signs[name]:
             return [None] * len(program.outputs)
         points = self._at(name, sign)
-        got = [evaluated(program, point) for point in points]
+        got = evaluated(program, points)
         if len(got) > 1 and not any(_is_nan(value) for row in got for value in row):
             return [None] * len(program.outputs)
         directions: list[str | None] = [i.name for i in program.inputs if i.name not in points[0]]
@@ -414,7 +424,7 @@ class Limits:
                         return False
             return True
 
-        rows = (evaluated(program, {**setting, name: sign * far}) for far in BEYOND)
+        rows = evaluated(program, [{**setting, name: sign * far} for far in BEYOND])
         if not any(_is_nan(row[k]) for row in rows for k, _ in wanted):
             return oo
         for edge in EDGES:
@@ -458,15 +468,16 @@ class Limits:
         for relation, signs in (("both", (-1, 1)), ("ge", (1,)), ("le", (-1,))):
             if not set(signs).issubset(self._signs[name]):
                 continue
-            points = [(sign, point) for sign in signs for point in self._at(name, sign)]
-            got = [evaluated(program, point) for _, point in points]
+            signed = [(sign, point) for sign in signs for point in self._at(name, sign)]
+            points = [point for _, point in signed]
+            got = evaluated(program, points)
             if not any(_is_nan(row[k]) for row in got for k in of_outputs):
                 continue
             without = _with_zeros(program, waves, name, relation)
             phased = [_phased(reference, name, phases) for phases in PHASES]
-            for sign, point in points:
+            for (sign, point), row in zip(signed, evaluated(without, points), strict=True):
                 limits = [_limits(each, point, name, sign) for each in phased]
-                if not _are_met(evaluated(without, point), limits, of_outputs):
+                if not _are_met(row, limits, of_outputs):
                     break
             else:
                 return without
@@ -593,16 +604,25 @@ def _rebuilt(program: Program, changed: Callable[[_Grown, int, int], int]) -> Pr
     return grown.moved(program, places)
 
 
-def _limits(reference: Program, others: Point, name: str, sign: int) -> list[Expr | None]:
+def _limits(reference: Program, others: Point, name: str, sign: int) -> Sequence[Expr | None]:
     """Per output its limit, infinite ones included; None where it has none or it is not seen.
 
     NaN where the function has no value.
     """
+    given = [(i.name, others.get(i.name, 1.0)) for i in reference.inputs if i.name != name]
+    return _limits_of(reference, tuple(given), name, sign)
+
+
+@lru_cache(maxsize=1000)
+def _limits_of(
+    reference: Program, others: tuple[tuple[str, float], ...], name: str, sign: int
+) -> Sequence[Expr | None]:
+    """All programs of a pass are asked for the same."""
     found: list[Expr | None] = [None] * len(reference.outputs)
     for near, nearer in FAR:
         with mp.workprec(EXACT):
             points = [mp.mpf(near) + mp.mpf(step) for step in ("0", *BESIDE)] + [mp.mpf(nearer)]
-            rows = exact_at(reference, [{**others, name: sign * each} for each in points])
+            rows = exact_at(reference, [{**dict(others), name: sign * each} for each in points])
         for k, values in enumerate(zip(*rows, strict=True)):
             if found[k] is None and all(isinstance(value, mp.mpf) for value in values):
                 found[k] = _approached([_or_zero(value) for value in values])

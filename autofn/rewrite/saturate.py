@@ -26,7 +26,7 @@ from autofn.program import Program, Result
 from autofn.rewrite.heads import HUGE
 from autofn.rewrite.near_zero import T
 from autofn.rewrite.sample import defaults
-from autofn.rewrite.simulate import simulated
+from autofn.rewrite.simulate import simulated_at
 from autofn.rewrite.truth import exact, exact_at
 
 NEAR = (Integer(16), Integer(64), Integer(1024))
@@ -191,14 +191,14 @@ class Finite:
 
     def _failures(self, program: Program, name: str, *, finite: bool = False) -> Iterator[bool]:
         """Per point, at infinity too, whether some output is NaN, or not finite and should be."""
-        for sign in (-1, 1):
-            if not finite:
-                values = exact(program, {**self._defaults, name: sign * math.inf})
-                yield any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
-            for far in LARGE:
-                point = {**self._defaults, name: sign * far}
-                pairs = zip(exact(program, point), simulated(program, point), strict=True)
-                yield any(_is_number(truth) and not _is_number(value) for truth, value in pairs)
+        points = [{**self._defaults, name: sign * far} for sign in (-1, 1) for far in LARGE]
+        for point, row in zip(points, simulated_at(program, points), strict=True):
+            lost = [k for k, value in enumerate(row) if not _is_number(value)]
+            truths = exact(program, point) if lost else []
+            yield any(_is_number(truths[k]) for k in lost)
+        endless = [{**self._defaults, name: sign * math.inf} for sign in (-1, 1)]
+        for values in exact_at(program, endless) if not finite else ():
+            yield any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
 
     def _sides(
         self,

@@ -81,8 +81,19 @@ def columns(points: Sequence[Point], seeds: Sequence[int | None]) -> Columns:
 
 def simulated(program: Program, point: Point, form: Format = SINGLE) -> list[Any]:
     """Each output as a machine might compute it, in float32 or, by its own program, in float64."""
-    found = in_form(program, columns([point], [0]), form)
-    return [None if column is None else _digits(column[0].item()) for column in found]
+    (row,) = simulated_at(program, [point], form)
+    return row
+
+
+def simulated_at(
+    program: Program, points: Sequence[Point], form: Format = SINGLE
+) -> list[list[Any]]:
+    """`simulated` at each point, which is quicker than point by point."""
+    found = in_form(program, columns(points, [0] * len(points)), form)
+    return [
+        [None if column is None else _digits(column[k].item()) for column in found]
+        for k in range(len(points))
+    ]
 
 
 def in_single(program: Program, given: Columns) -> list[Column | None]:

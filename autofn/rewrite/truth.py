@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
@@ -40,6 +39,8 @@ RESTS = frozenset(("sum_rest", "product_rest", "constant_rest"))
 """What is lost in rounding."""
 
 FAILS = (ZeroDivisionError, ValueError, OverflowError, TypeError, NoConvergence)
+_LEAVES = (*FAILS, *precise.OUT_OF_RANGE)
+_QUICK = {mpfr}
 
 
 def exact(program: Program, point: Point) -> list[Any]:
@@ -59,8 +60,11 @@ def exact_at(program: Program, points: Sequence[Point]) -> list[list[Any]]:
     with precise.in_bits(EXACT):
         columns = _columns(program, points, precise.quick, lost)
     rows = _rows(program, columns, len(points))
-    for k in lost:
-        rows[k] = exact(program, points[k])
+    if lost:
+        with mp.workprec(EXACT):
+            columns = _columns(program, [points[k] for k in lost], precise.wide)
+            for k, row in zip(lost, _rows(program, columns, len(lost)), strict=True):
+                rows[k] = row
     return rows
 
 
@@ -99,8 +103,8 @@ def _columns(
             args = [found[arg] for arg in node.args]
             function = _PLAIN.get(node.op) or partial(_exact, node.op, node.n)
             column = _each(function, args, lost)
-        if not all(map(_is_quick, column)):
-            column = [value if _is_quick(value) else _settled(value, number) for value in column]
+        if {*map(type, column)} != _QUICK:
+            column = [value if type(value) is mpfr else _settled(value, number) for value in column]
         found.append(column)
     return found
 
@@ -115,9 +119,10 @@ def _real(node: Node, number: precise.Make) -> Any:
 
 def _each(function: Callable[..., Any], args: list[list[Any]], lost: set[int] | None) -> list[Any]:
     """The function's values; NaN where it has none."""
-    with contextlib.suppress(*FAILS, *precise.OUT_OF_RANGE):
+    try:
         return [*map(function, *args)]
-    column = []
+    except _LEAVES:  # then one by one
+        column = []
     for k, each in enumerate(zip(*args, strict=True)):
         try:
             value = function(*each)
@@ -130,10 +135,6 @@ def _each(function: Callable[..., Any], args: list[list[Any]], lost: set[int] | 
             value = math.nan
         column.append(value)
     return column
-
-
-def _is_quick(value: Any) -> bool:
-    return type(value) is mpfr
 
 
 def _settled(value: Any, number: precise.Make) -> Any:
