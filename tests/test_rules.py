@@ -2014,6 +2014,21 @@ def travelling_wave(x, y, z):  # type: ignore[no-untyped-def]
 
 
 @formula
+def shifted_swish(x):  # type: ignore[no-untyped-def]
+    return (x + 1.67) / (1 + exp(-x)) - 0.835
+
+
+@formula
+def shifted_gelu(x):  # type: ignore[no-untyped-def]
+    return (x - 2) * (1 + sympy.erf(x / sympy.sqrt(2))) / 2 + 1
+
+
+@formula
+def held_step(x, y, z):  # type: ignore[no-untyped-def]
+    return (1 - exp(-log(1 + exp(x)) * exp(y))) * z / exp(y)
+
+
+@formula
 def mean_of_exps(x, y):  # type: ignore[no-untyped-def]
     return (x * exp(x) + y * exp(y)) / (exp(x) + exp(y))
 
@@ -2194,6 +2209,11 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
         (mean_of_exps, (1.0, 800.0)),
         (mean_of_exps, (-800.0, -1000.0)),
         (mean_of_exps, (800.0, 790.0)),
+        (shifted_swish, (1e-9,)),
+        (shifted_gelu, (-1e-12,)),
+        (held_step, (0.7, -1000.0, 2.0)),
+        (held_step, (-3.0, -104.0, 2.0)),
+        (held_step, (0.7, 3.0, 2.0)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
-from sympy import Add, Basic, Expr, Mul, Pow, S, Symbol, sqrt
+from sympy import Add, Basic, Expr, Integer, Mul, Pow, S, Symbol, sqrt
 
 from autofn import functions as heads
 from autofn import trees
@@ -128,6 +128,10 @@ _TIMES_POW1PM1 = _NAMED["v times a power of 1 + u/v, less 1"]
 _LESS_ROOT_OF_SQUARES = _NAMED["sum less the root of its squares"]
 _LESS_ROOT_OF_DIFFERENCE = _NAMED["sum less the root of its difference"]
 _BETWEEN = _NAMED["from one to the other by a sigmoid"]
+_LESS_HALF = {
+    heads.sigmoid: _NAMED["sum times sigmoid, less half of a part"],
+    heads.normcdf: _NAMED["sum times normcdf, less half of a part"],
+}
 _LESS_ITS_LOG = _NAMED["quotient - 1, less its log"]
 _SCALED_ERFC = _NAMED["exp times the tail of erf"]
 _SCALED_NORMCDF = _NAMED["exp times the tail of normcdf"]
@@ -177,7 +181,7 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
         found = _first(SUMS, lambda rule: _in_sum(rule, node, parameters))
         if found is None and (between := _between(node, parameters)) is not None:
             return _BETWEEN, between
-        return found
+        return found or _less_half(node)
     if isinstance(node, Mul):
         if (tail := _scaled_tail(node)) is not None:
             return tail
@@ -840,6 +844,20 @@ def _between(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     return None
 
 
+def _less_half(node: Add) -> tuple[Rule, Expr] | None:
+    """(u + v)*sigmoid(w) - v/2, which is u/2 where w is 0; and of normcdf."""
+    for term in node.args:
+        for share in Mul.make_args(term):
+            if (rule := _LESS_HALF.get(share.func)) is None:
+                continue
+            total = _divided_out(term / share)
+            for v in total.args if total.is_Add else ():
+                if -v / 2 in node.args:
+                    whole = _put(rule, {U: total - v, V: v, C: share.args[0]})
+                    return rule, node - term + v / 2 + whole
+    return None
+
+
 def _divided_out(term: Expr) -> Expr:
     """Of a quotient of a sum, the quotients of its terms."""
     sums = [factor for factor in Mul.make_args(term) if factor.is_Add]
@@ -1312,10 +1330,12 @@ def _stands_alone(
 
 
 def _unfolded(term: Expr) -> Expr:
-    """Its products with exp multiplied out."""
+    """Its products with exp multiplied out, and those that phi is of."""
+    phis = [each for each in trees.nodes(term) if isinstance(each, heads.phi)]
+    term = trees.replaced(term, {each: heads.phi(*map(_unfolded, each.args)) for each in phis})
     heads_in = [each for each in Mul.make_args(term) if isinstance(each, heads.times_exp)]
     term = term.xreplace({each: each.args[0] * sympy.exp(each.args[1]) for each in heads_in})
-    return sympy.expand_mul(term) if term.has(heads.phi) else term
+    return sympy.expand_mul(term) if phis else term
 
 
 def _partial_sums(pattern: Add, terms: list[Expr]) -> Iterator[tuple[Expr, Bindings, list[Expr]]]:
@@ -1595,13 +1615,21 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
         if sign < 0 and len(own) == 1 and u.is_polynomial(*own):
             continue
         for j, other in enumerate(factors):
-            d, exponent = other.as_base_exp()
+            d, exponent = _divisor(other, sign)
             if not (exponent.is_Integer and exponent * sign <= -1 and trees.symbols(d)):
                 continue
             of_sum = isinstance(d, Add) and any(f.is_Add for f in Mul.make_args(u))
-            ratio = sympy.cancel(u / d) if of_sum or isinstance(u, Add) else u / d
+            ratio = sympy.cancel(u / d) if of_sum or isinstance(u, Add) else _unfolded(u) / d
             if j != i and not trees.symbols(ratio) & trees.symbols(d):
                 rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                 whole = (ratio * _put(rule, {U: u})) ** sign
                 return Mul(*rest, whole, base ** (power - sign), d ** (exponent + sign))
     return None
+
+
+def _divisor(factor: Expr, sign: int) -> tuple[Expr, Expr]:
+    """A factor as a power: exp(-u) is one of exp(u) where a product is divided by that."""
+    if isinstance(factor, sympy.exp):
+        return factor**-sign, Integer(-sign)
+    base, power = factor.as_base_exp()
+    return base, power
