@@ -76,6 +76,50 @@ def test_logarithms_of_what_is_1_at_zero_keep_their_digits() -> None:
                 assert abs(got - want) <= most * abs(want), (op.definition.name, at)
 
 
+def test_stability_functions_keep_their_digits_near_neutral_air() -> None:
+    """Paulson's, of wind and of heat: singular at z = 1/16, so that their series end before."""
+
+    @formula
+    def wind(z):  # type: ignore[no-untyped-def]
+        x = (1 - 16 * z) ** sympy.Rational(1, 4)
+        sums = 2 * sympy.log((1 + x) / 2) + sympy.log((1 + x**2) / 2)
+        return sums - 2 * sympy.atan(x) + sympy.pi / 2
+
+    @formula
+    def heat(z):  # type: ignore[no-untyped-def]
+        return 2 * sympy.log((1 + sympy.sqrt(1 - 16 * z)) / 2)
+
+    for op in (wind, heat):
+        (variant,) = plan(op.definition, search=FIRST_ORDER).variants
+        kernel = variant.kernels["forward"]
+        (written,) = op.definition.variants[0].outputs
+        (z,) = written.free_symbols
+        for at in (2.0**-60, -(2.0**-20), 2.0**-7, -(2.0**-6), -0.125):
+            want = written.subs(z, sympy.Float(at, 60)).evalf(40)
+            for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
+                (got,) = simulated(program or kernel, {"z": at}, form)
+                assert abs(float(got) - float(want)) <= most * abs(float(want)), (at, form)
+
+
+def test_a_logarithm_less_its_argument_over_what_vanishes() -> None:
+    """The velocity in a halo of dark matter (Navarro, Frenk and White), of which 1 - log(1 + w)/w
+    is half the gradient."""
+
+    @formula
+    def velocity(x, c: float = 10.0):  # type: ignore[no-untyped-def]
+        return sympy.sqrt((sympy.log(1 + c * x) - c * x / (1 + c * x)) / x)
+
+    (variant,) = plan(velocity.definition, search=(), passes=FIRST_ORDER).variants
+    for at in (2.0**-130, 2.0**-60, 2.0**-10, 3.0):
+        with mpmath.workdps(200):
+            x, c = mpmath.mpf(at), 10
+            root = mpmath.sqrt((mpmath.log(1 + c * x) - c * x / (1 + c * x)) / x)
+            by = c**2 / (1 + c * x) ** 2 - root**2 / x
+            want = by / (2 * root)
+        got = simulated(variant.kernels["backward"], {"x": at, "c": 10.0, "grad": 1.0}, DOUBLE)[-1]
+        assert abs(got - want) <= 1e-9 * abs(want), at
+
+
 def test_derivatives_by_a_scale_do_not_cancel_with_its_inverse() -> None:
     """Debye's form factor 2*(exp(-x) + x - 1)/x**2, x = (q*r)**2, q not negative."""
 

@@ -24,7 +24,7 @@ from autofn.rewrite.polynomials import SINGLE, coefficients, linear, terms_below
 from autofn.rewrite.removable import divided_out, is_same, may_be_product, over_one
 from autofn.rewrite.within import unbounded
 
-RADII = tuple(sympy.Rational(1, 2**k) for k in range(5))
+RADII = tuple(sympy.Rational(1, 2**k) for k in range(7))
 """Within the largest that serves the polynomial holds. Beyond, the terms cancel less."""
 
 DEGREES = (8, 11, 14, 17, 20)
@@ -139,7 +139,26 @@ def _log(expr: Expr) -> Expr:
     if isinstance(expr, heads.sinc) and _is_series(rest := with_regimes(expr - 1)):
         near, where = rest.args[0]
         return Piecewise((heads.log1p(near), where), (sympy.log(expr), True), evaluate=False)
+    if isinstance(expr, Add) and _is_plain(expr) and len(expr.free_symbols) == 1:
+        (x,) = expr.free_symbols
+        if (fitted := _of_one(sympy.log(expr.xreplace({x: T})))) is not None:
+            near, radius = fitted
+            return Piecewise(
+                (near.xreplace({T: x}), Abs(x) < radius), (sympy.log(expr), True), evaluate=False
+            )
     return sympy.log(expr)
+
+
+@lru_cache(maxsize=256)
+def _of_one(logarithm: Expr) -> tuple[Expr, Expr] | None:
+    """t**k times a polynomial, and the radius in which it is a logarithm of what is 1 at 0."""
+    with mp.workprec(400):
+        try:
+            value = _function(logarithm)
+            is_zero = value(mp.mpf(0)) == 0
+            return _expanded(value, range(1, ORDER + 1)) if is_zero else None
+        except (ZeroDivisionError, ValueError, TypeError):
+            return None
 
 
 def _loses_nothing(far: Expr) -> bool:
@@ -507,7 +526,7 @@ def _with_divisors(product: Expr) -> Expr:
 
 def _divided_out(node: Mul) -> Expr | None:
     """`divided_out`, whose quotient elsewhere may have regimes of its parts."""
-    found = divided_out(node, _log1p_over)
+    found = divided_out(node, _log1p_over, _log1pmx_over)
     if found is None or not isinstance(found, Piecewise) or found.args[-1][0] != node:
         return found
     far = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
@@ -517,8 +536,10 @@ def _divided_out(node: Mul) -> Expr | None:
 def _divided_sum(node: Add) -> Expr | None:
     """`divided_out` of a sum of fractions with poles that it has not."""
     parts = over_one(node)
-    found = divided_out(parts[0], _log1p_over) if parts is not None else None
-    if parts is None or not isinstance(found, Piecewise) or found.args[-1][0] != parts[0]:
+    if parts is None:
+        return None
+    found = divided_out(parts[0], _log1p_over, _log1pmx_over)
+    if not isinstance(found, Piecewise) or found.args[-1][0] != parts[0]:
         return None
     near = [(value + with_regimes(parts[1]), where) for value, where in found.args[:-1]]
     far = trees.rebuilt(node, [with_regimes(arg) for arg in node.args])
@@ -586,7 +607,7 @@ def _divided(product: Expr, u: Expr) -> Expr | None:
 @cache
 def _logarithm() -> tuple[Expr, Expr]:
     """log(1 + t)/t as a polynomial, and the radius in which it is that."""
-    radius = RADII[-1]
+    radius = sympy.Rational(1, 16)
     with mp.workprec(400):
         found = _polynomial(lambda t: mp.log1p(t) / t if t else mp.mpf(1), False, radius)
     assert found is not None
@@ -598,6 +619,17 @@ def _log1p_over(z: Expr) -> Expr:
     series, radius = _logarithm()
     near = (_opaque(series, z, radius), Abs(z) < radius)
     return Piecewise(near, (heads.log1p(z) / z, True), evaluate=False)
+
+
+def _log1pmx_over(z: Expr) -> Expr:
+    """(log(1 + z) - z)/z, and its limit where z is 0."""
+    found = with_regimes(heads.log1pmx(T) / T)
+    (near, _), (far, _) = found.args
+    series = _as_polynomial(near, T)
+    assert series is not None
+    radius = found.args[0][1].rhs
+    first = _opaque(series[0] * series[1], z, radius)
+    return Piecewise((first, Abs(z) < radius), (far.xreplace({T: z}), True), evaluate=False)
 
 
 def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:
@@ -788,7 +820,7 @@ def _expanded(value: Callable[[mp.mpf], mp.mpf], orders: range) -> tuple[Expr, E
         t = t if abs(t) > AT_ZERO else mp.mpf(AT_ZERO)
         return value(t) / t**order
 
-    here, there = quotient(mp.mpf("0.2")), quotient(mp.mpf("-0.2"))
+    here, there = quotient(mp.mpf("0.004")), quotient(mp.mpf("-0.004"))
     even = abs(here - there) < mp.mpf(2) ** -100 * abs(here)
     for radius in RADII:
         try:

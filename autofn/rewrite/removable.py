@@ -71,20 +71,30 @@ class _log_rise(sympy.Function):  # type: ignore[misc]  # SymPy has no types
     nargs = (1,)
 
 
+class _log_rest(sympy.Function):  # type: ignore[misc]
+    """(log(1 + z) - z)/z, as `_log_rise`."""
+
+    nargs = (1,)
+
+
 class _Unknown(Exception):
     """A pole, or a function whose differences have no rule."""
 
 
-def divided_out(node: Mul, logarithm: Callable[[Expr], Expr]) -> Expr | None:
+def divided_out(
+    node: Mul, logarithm: Callable[[Expr], Expr], rest: Callable[[Expr], Expr]
+) -> Expr | None:
     """A product that is 0/0 where a symbol has some value, without its zeros there; else None.
 
-    logarithm: gives log(1 + z)/z of z, and its limit where that is 0.
+    logarithm, rest: give log(1 + z)/z and (log(1 + z) - z)/z of z, and their limits where that is
+    0.
     """
     found = _divided_out(node)
     if found is None:
         return None
     logarithms = {each: logarithm(each.args[0]) for each in found.atoms(_log_rise)}
-    return trees.replaced(found, logarithms)
+    rests = {each: rest(each.args[0]) for each in found.atoms(_log_rest)}
+    return trees.replaced(found, {**logarithms, **rests})
 
 
 def _divided_out(node: Mul) -> Expr | None:
@@ -396,6 +406,8 @@ def _elementary(node: Basic) -> Basic:
         return _elementary(plain.definition(*plain.args))
     if isinstance(plain, _log_rise):
         return sympy.log(1 + plain.args[0]) / plain.args[0]
+    if isinstance(plain, _log_rest):
+        return sympy.log(1 + plain.args[0]) / plain.args[0] - 1
     if isinstance(plain, polynomial):
         return plain.written_out()
     return plain
@@ -500,6 +512,10 @@ class _Differences:
             return sympy.tanh(value), (1 - expr * sympy.tanh(value)) * rise
         if isinstance(expr, heads.power):
             return self._of_power(*expr.args)
+        if isinstance(expr, heads.log1pmx | heads.expm1mx) and self(expr.args[0])[0] == 0:
+            (u,) = expr.args
+            rest = u * heads.phi(2, u) if isinstance(expr, heads.expm1mx) else _log_rest(u)
+            return S.Zero, self(u)[1] * rest
         if isinstance(expr, heads.Head):
             definition = expr.definition(*expr.args)
             if not definition.has(Piecewise) and not isinstance(definition, heads.Head):
