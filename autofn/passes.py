@@ -206,10 +206,10 @@ def _made(
             wide = limits(kernel.wide, reference, in_double)
             wide = limits.inside(wide, reference, in_double, rescue=False)
             kernel = dataclasses.replace(kernel, wide=wide)
-    program = limits.vanishing(program, reference, directions)
+    program = limits.vanishing(program, reference, directions, near=first_order)
     if decision.fails_as_derived:  # in double, but in graphs and on some devices
         wide = dataclasses.replace(program, arithmetic="double")
-        wide = limits.vanishing(wide, reference, directions)
+        wide = limits.vanishing(wide, reference, directions, near=first_order)
         program = dataclasses.replace(wide, arithmetic="single")
     kernel = limits.vanishing(kernel, reference, directions)
     if kernel.wide is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import importlib
 import io
+import math
 import os
 import pickle
 import shutil
@@ -14,9 +15,12 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+import sympy
 import torch
 import torch.nn.functional as F
 from torch.nn.utils import parametrize
+
+from autofn import Learnable, formula
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -196,3 +200,30 @@ def test_amp_option_keeps_float32(tmp_path: Path) -> None:
     with torch.autocast("cpu", dtype=torch.bfloat16):
         assert steady(x, x).dtype == torch.float32
     assert steady(x, x).dtype == torch.bfloat16
+
+
+def test_gradients_that_have_vanished_near_0_are_0(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """Birnbaum's and Saunders' distribution: infinity times exp(-1/t), which is NaN in PyTorch."""
+    from autofn.pipeline import generate
+
+    @formula(domain={"t": sympy.Interval(0, sympy.oo)})
+    def fatigue(t, a: Learnable = 0.5, b: Learnable = 1.0):  # type: ignore[no-untyped-def]
+        z = (sympy.sqrt(t / b) - sympy.sqrt(b / t)) / a
+        return (1 + sympy.erf(z / sympy.sqrt(2))) / 2
+
+    package = tmp_path / "fatigue"
+    package.mkdir()
+    for path, text in generate(fatigue.definition, search=False).files:
+        (package / path).write_text(text, encoding="utf-8")
+    monkeypatch.setenv("AUTOFN_BACKEND", "torch")
+    monkeypatch.syspath_prepend(tmp_path)
+    made = importlib.import_module("fatigue").fatigue
+    for dtype in (torch.float32, torch.bfloat16):
+        t = torch.tensor([1e-37, 3e-28, 1e-20, 1e-9, 1.0], dtype=dtype, requires_grad=True)
+        a, b = torch.tensor(0.5), torch.tensor(1.0)
+        made(t, a, b).sum().backward()
+        assert t.grad is not None
+        assert t.grad[:4].tolist() == [0.0] * 4
+        assert t.grad[4] > 0.7
+        unknown = made(t.detach().requires_grad_(), a, torch.tensor(math.nan))
+        assert unknown.isnan().all()

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from math import isnan
+from math import isfinite, isnan
 from typing import Any
 
 from mpmath import mp
@@ -43,6 +43,9 @@ EDGES = (16.0, 64.0, 1024.0, 4e18)
 BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
+
+TINY = (2.0**-36, 3.1e-16, 5.3e-21, 7e-28, 1.3e-34, 2.3e-38)
+"""Numbers near 0 where a result may have vanished while its parts overflow; before the first."""
 
 NEARER = (40.0, 600.0)
 LARGER, MODERATE = (30.0, 1e3, 1e6), 8.0
@@ -217,12 +220,18 @@ class Limits:
         return missed
 
     def vanishing(
-        self, program: Program, reference: Program, directions: Collection[str]
+        self,
+        program: Program,
+        reference: Program,
+        directions: Collection[str],
+        *,
+        near: bool = False,
     ) -> Program:
-        """A program that is 0 where its parts are NaN far out and it is next to nothing in truth.
+        """A program that is 0 where its parts are NaN and it is next to nothing in truth.
 
-        Beyond `saturate`'s levels and at numbers, not infinities: exp(k*x)*exp(-exp(k*x)) is 0
-        times infinity from where k has it. Where it is to be tried in double, from there on.
+        Far out, beyond `saturate`'s levels and at numbers, not infinities: exp(k*x)*exp(-exp(k*x))
+        is 0 times infinity from where k has it. Where it is to be tried in double, from there on.
+        near: near 0 as well, as exp(-1/x)/x**2 is.
         """
         if not {each.name for each in program.inputs} <= self._known.union(directions):
             return program  # in saved outputs
@@ -231,14 +240,18 @@ class Limits:
         # Between these, a limit that is selected from EDGES[2] on leaves NaN.
         far = (*((720.0, 900.0) if again else ()), *BEYOND)
         for name in self._tensors:
-            if name in program.used():
+            if name not in program.used():
+                continue
+            for sizes, starts in ((far, edges), (TINY, TINY[:1])) if near else ((far, edges),):
                 low, high = (
-                    self._vanished(program, reference, name, sign, far) for sign in (-1, 1)
+                    self._vanished(program, reference, name, sign, sizes) for sign in (-1, 1)
                 )
                 beside = self._not_beside(program, reference, name, low | high)
-                for edge in edges:
-                    made = self._zeroed(program, name, low, high, beside, Float(edge))
-                    if not self._is_spoilt(program, made, reference, name, far):
+                for edge in starts:
+                    made = self._zeroed(
+                        program, name, low, high, beside, Float(edge), near=sizes is TINY
+                    )
+                    if not self._is_spoilt(program, made, reference, name, sizes):
                         program = made
                         break
         return program
@@ -251,10 +264,12 @@ class Limits:
         high: set[int],
         limited: set[int],
         edge: Expr,
+        *,
+        near: bool,
     ) -> Program:
         """The program with these outputs 0 where they are NaN beyond an edge on a side.
 
-        limited: those that are so only where other tensors are not large.
+        limited: those that are so only where other tensors are not large. near: before the edge.
         """
         grown = _Grown(program)
         outputs = []
@@ -266,7 +281,9 @@ class Limits:
                 own = _inputs_of(program, node)
                 beside = [n for n in self._differentiable if n != name and n in own]
                 zero = grown.plus_zeros(grown.constant(S.Zero), beside)
-                beyond = grown.is_beyond(name, side, edge)
+                beyond = (
+                    grown.is_before(name, side, edge) if near else grown.is_beyond(name, side, edge)
+                )
                 for other in self._others(own, name) if k in limited else ():
                     beyond = grown.both(beyond, grown.is_within(other, Float(MODERATE)))
                 node = grown.selected(grown.is_nan_and(node, beyond), zero, node)
@@ -331,26 +348,22 @@ class Limits:
     def _vanished(
         self, program: Program, reference: Program, name: str, sign: int, sizes: Sequence[float]
     ) -> set[int]:
-        """The outputs that are NaN somewhere far out, and wherever they are next to nothing."""
+        """The outputs that are NaN somewhere, and wherever they are next to nothing."""
         if sign not in self._signs[name]:
             return set()
-        points = self._far_out(program, name, [sign * far for far in sizes])
+        points = self._far_out(program, name, [sign * size for size in sizes])
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
         seen: set[tuple[int, int]] = set()
-        nans = {
-            number: lost
-            for number in range(len(points))
-            if (
-                lost := [
-                    k for k, each in enumerate(found) if each is not None and isnan(each[number])
-                ]
-            )
-        }
-        rows = exact_at(reference, [points[number] for number in nans])
-        for (number, lost), truths in zip(nans.items(), rows, strict=True):
+        # In PyTorch's operations infinity times exp of what is far below 0 is NaN.
+        is_lost = (lambda value: not isfinite(value)) if sizes is TINY else isnan
+        known = [(k, each) for k, each in enumerate(found) if each is not None]
+        lost = {n: [k for k, each in known if is_lost(each[n])] for n in range(len(points))}
+        numbers = [n for n, outputs in lost.items() if outputs]
+        rows = exact_at(reference, [points[n] for n in numbers])
+        for number, truths in zip(numbers, rows, strict=True):
             turn = number // len(sizes)
-            for k in lost:
+            for k in lost[number]:
                 # What has no value stays NaN, but for odd parameters, with which nothing has one.
                 # Farther out, digits do not suffice for all values.
                 none = mp.isnan(truths[k]) and turn < len(self._at_defaults)
@@ -762,6 +775,15 @@ class _Grown:
         if relation == "both":
             return self._add("ge", self._add("abs", x), self.constant(edge))
         return self._add(relation, x, self.constant(edge if relation == "ge" else -edge))
+
+    def is_before(self, name: str, relation: str, edge: Expr) -> int:
+        """Whether an input is of at most that size, on one side of 0 or on both."""
+        within = self.is_within(name, edge)
+        if relation == "both":
+            return within
+        # Not 0: of -0 it is the other side's.
+        side = "gt" if relation == "ge" else "lt"
+        return self.both(within, self._add(side, self._input(name), self.constant(S.Zero)))
 
     def is_within(self, name: str, size: Expr) -> int:
         """Whether an input is of that size at most."""
