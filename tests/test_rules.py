@@ -1483,6 +1483,23 @@ def test_second_derivatives_that_have_vanished_are_0() -> None:
                 assert not any(mp.isnan(value) for value in values), (made.definition.name, far)
 
 
+def test_a_sign_is_of_each_piece() -> None:
+    """The A-law of telephony, linear where it is small: its slope at 0 is no 0."""
+
+    @formula
+    def companded(x, a: float = 87.6):  # type: ignore[no-untyped-def]
+        size = a * sympy.Abs(x)
+        pieces = Piecewise((size, sympy.Abs(x) < 1 / a), (1 + log(size), True))
+        return sympy.sign(x) * pieces / (1 + log(a))
+
+    variant = derived(companded.definition)
+    for x in (0.0, 1e-3, -1e-3):
+        (slope,) = simulated(variant.kernels["backward"], {"grad": 1.0, "x": x, "a": 87.6})
+        assert float(slope) == pytest.approx(87.6 / (1 + math.log(87.6)), rel=1e-6)
+    (value,) = simulated(variant.kernels["forward"], {"x": -0.5, "a": 87.6})
+    assert float(value) == pytest.approx(-(1 + math.log(43.8)) / (1 + math.log(87.6)), rel=1e-6)
+
+
 def test_pytorch_computes_another_form_where_the_derived_one_fails() -> None:
     @formula
     def goldman(v, p: Learnable = 1.0):  # type: ignore[no-untyped-def]
@@ -2024,6 +2041,12 @@ def shifted_gelu(x):  # type: ignore[no-untyped-def]
 
 
 @formula
+def screening(x):  # type: ignore[no-untyped-def]
+    logarithm = log(sympy.Abs((1 + x) / (1 - x)))
+    return Rational(1, 2) + (1 - x**2) / (4 * x) * logarithm
+
+
+@formula
 def held_step(x, y, z):  # type: ignore[no-untyped-def]
     return (1 - exp(-log(1 + exp(x)) * exp(y))) * z / exp(y)
 
@@ -2211,9 +2234,12 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
         (mean_of_exps, (800.0, 790.0)),
         (shifted_swish, (1e-9,)),
         (shifted_gelu, (-1e-12,)),
-        (held_step, (0.7, -1000.0, 2.0)),
+        (held_step, (0.7, -300.0, 2.0)),
         (held_step, (-3.0, -104.0, 2.0)),
-        (held_step, (0.7, 3.0, 2.0)),
+        (held_step, (0.7, 0.3, 2.0)),
+        (screening, (1e6,)),
+        (screening, (-3e10,)),
+        (screening, (0.7,)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]
@@ -2233,6 +2259,7 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
         relative_square,
         canberra,
         lorentzian_less_gaussian,
+        screening,
     )
     searched = made in (*by_search, mills_ratio_of_normals)
     variant = best(made.definition) if searched else derived(made.definition)

@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 
 import sympy
-from sympy import Add, Basic, Expr, Integer, Mul, Pow, S, Symbol, sqrt
+from sympy import Add, Basic, Expr, Integer, Mul, Pow, Rational, S, Symbol, sqrt
 
 from autofn import functions as heads
 from autofn import trees
@@ -108,6 +108,7 @@ _SPLIT = _NAMED["root of a sum - that of the difference"]
 _LESSER_POWER = _NAMED["powers of a sum that differ by 1"]
 _BASE_TIMES_SLOPE = _NAMED["slope of a power times its base"]
 _BESIDE_HINGE = _NAMED["beside what is 0 below"]
+_SIGN_IN_PIECES = _NAMED["sign times pieces with |u|"]
 _SQUARE_LESS_1 = _NAMED["square of a quotient with a root less 1"]
 _SHARE_OF_REST = _NAMED["share of a root's square less its rest"]
 _ONE_SHARE = _NAMED["slopes of a difference of roots"]
@@ -189,6 +190,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _BASE_TIMES_SLOPE, power
         if (beside := _beside_hinge(node)) is not None:
             return _BESIDE_HINGE, beside
+        if (pieces := _sign_in_pieces(node)) is not None:
+            return _SIGN_IN_PIECES, pieces
         if (share := _share(node)) is not None:
             return _OVER_EXPS, share
         if (whole := _over_exponent(node, parameters)) is not None:
@@ -852,10 +855,18 @@ def _less_half(node: Add) -> tuple[Rule, Expr] | None:
                 continue
             total = _divided_out(term / share)
             for v in total.args if total.is_Add else ():
-                if -v / 2 in node.args:
+                half = next((each for each in node.args if _are_opposite(each, v / 2)), None)
+                if half is not None:
                     whole = _put(rule, {U: total - v, V: v, C: share.args[0]})
-                    return rule, node - term + v / 2 + whole
+                    return rule, node - term - half + whole
     return None
+
+
+def _are_opposite(a: Expr, b: Expr) -> bool:
+    """Whether their sum is 0; of decimal fractions, to their digits."""
+    if a.is_Float and b.is_number:
+        return bool(abs(a + b) <= abs(a) * Rational(1, 2**50))
+    return bool(a == -b)
 
 
 def _divided_out(term: Expr) -> Expr:
@@ -1030,6 +1041,18 @@ def _beside_hinge(node: Mul) -> Expr | None:
                     above[piece] = value
             if (found := trees.replaced(total, above)) != total:
                 return Mul(*(each for each in node.args if each is not total), found)
+    return None
+
+
+def _sign_in_pieces(node: Mul) -> Expr | None:
+    """sign(u) times a Piecewise of which a piece is a multiple of |u|: the product in each."""
+    for sign in (each for each in node.args if isinstance(each, sympy.sign)):
+        size = sympy.Abs(sign.args[0])
+        for pieces in filter(_is_piecewise, node.args):
+            if any(size in Mul.make_args(value) for value, _ in pieces.args):
+                others = Mul(*(each for each in node.args if each not in (sign, pieces)))
+                within = [(sign * value, where) for value, where in pieces.args]
+                return others * sympy.Piecewise(*within, evaluate=False)
     return None
 
 

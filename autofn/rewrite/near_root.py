@@ -19,7 +19,7 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.program import Input, Result, lower
 from autofn.rewrite.heads import offset, polynomial
-from autofn.rewrite.near_zero import T, of_one
+from autofn.rewrite.near_zero import T, of_one, without_series
 from autofn.rewrite.polynomials import SINGLE, coefficients, terms_below
 from autofn.rewrite.truth import exact
 
@@ -52,8 +52,11 @@ def about_roots(expr: Expr, tensors: frozenset[Symbol], part: Rational) -> list[
 
 def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Expr, Expr, Expr]]:
     """Each tensor x with the two factors of a product: one that lacks x, and a function of x alone,
-    in `T`; or of a linear function of x in its place. Of an input that is clamped the input itself.
+    in `T`; or of a linear function of x in its place. Of an input that is clamped the input itself,
+    of what has a series near zero the function.
     """
+    if expr.has(Piecewise):
+        expr = without_series(expr)
     if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
         return
     free = expr.xreplace({each: each.args[0] for each in expr.atoms(heads.clamp)})
