@@ -281,6 +281,7 @@ SPECIAL_WILDCARDS: dict[str, dict[Symbol, Expr]] = {
     "exp - 1 over a sum with it": {U: x**2, V: y, C: sympy.Integer(3)},
     "power less 1, over its exponent": {U: x**2 + 4, V: y},
     "power mean": {U: x, V: y, C: NUMBER},
+    "quotient of sums of exps": {U: x, V: y, C: NUMBER},
     "log of a multiple of u + its root": {U: x, V: NUMBER, C: sympy.Integer(3)},
     "log of u + its root, over v": {U: x, V: NUMBER},
     "square of a quotient with a root less 1": {
@@ -2041,6 +2042,17 @@ def shifted_gelu(x):  # type: ignore[no-untyped-def]
 
 
 @formula
+def tie(x, y, z):  # type: ignore[no-untyped-def]
+    return log(z * exp((x + y) / 2) / (exp(x) + exp(y) + z * exp((x + y) / 2)))
+
+
+@formula
+def win(x, y, z):  # type: ignore[no-untyped-def]
+    both = z * exp((x + y) / 2)
+    return (exp(x) + both / 2) / (exp(x) + exp(y) + both)
+
+
+@formula
 def screening(x):  # type: ignore[no-untyped-def]
     logarithm = log(sympy.Abs((1 + x) / (1 - x)))
     return Rational(1, 2) + (1 - x**2) / (4 * x) * logarithm
@@ -2240,6 +2252,10 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
         (screening, (1e6,)),
         (screening, (-3e10,)),
         (screening, (0.7,)),
+        (tie, (300.0, 290.0, 0.7)),
+        (tie, (-0.3, 0.4, 2.0)),
+        (win, (-900.0, -893.0, 0.7)),
+        (win, (0.3, 0.3001, 1.5)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]

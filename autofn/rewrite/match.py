@@ -108,6 +108,7 @@ _SPLIT = _NAMED["root of a sum - that of the difference"]
 _LESSER_POWER = _NAMED["powers of a sum that differ by 1"]
 _BASE_TIMES_SLOPE = _NAMED["slope of a power times its base"]
 _BESIDE_HINGE = _NAMED["beside what is 0 below"]
+_OVER_ONE_EXP = _NAMED["quotient of sums of exps"]
 _SIGN_IN_PIECES = _NAMED["sign times pieces with |u|"]
 _SQUARE_LESS_1 = _NAMED["square of a quotient with a root less 1"]
 _SHARE_OF_REST = _NAMED["share of a root's square less its rest"]
@@ -208,6 +209,8 @@ def rewritten(node: Basic, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] |
             return _POWER_OVER, share
         if (mirrored := _less_exp(node)) is not None:
             return mirrored
+        if (over_one := _over_one_exp(node)) is not None:
+            return _OVER_ONE_EXP, over_one
         if (decaying := _over_growing_sum(node)) is not None:
             return _OVER_GROWING, decaying
         if (mixed := _sum_over_expm1(node, parameters)) is not None:
@@ -715,6 +718,44 @@ def _share(node: Mul) -> Expr | None:
                 share = heads.sigmoid(u + sympy.log(multiple) - others) / multiple
                 return node / numerator * total * share
     return None
+
+
+def _over_one_exp(node: Mul) -> Expr | None:
+    """exp(u), or a sum of exponentials, over another sum: both over one of them, by which all have
+    exponents that are multiples of the same."""
+    for fraction in node.args:
+        total, power = fraction.as_base_exp()
+        if not (isinstance(total, Add) and len(total.args) > 2 and power.is_Integer and power < 0):
+            continue
+        below = [_times_exp_of(term) for term in total.args]
+        for above in node.args:
+            terms = [_times_exp_of(term) for term in Add.make_args(above)]
+            if above is fraction or None in terms or None in below:
+                continue
+            pairs, others = [*filter(None, below)], [*filter(None, terms)]
+            if (w := _common_exponent([u for u, _ in pairs])) is None:
+                continue
+            lower = Add(*(v * sympy.exp(sympy.expand(u - w)) for u, v in pairs))
+            upper = Add(*(v * sympy.exp(sympy.expand(u + power * w)) for u, v in others))
+            return node / above / fraction * upper * lower**power
+    return None
+
+
+def _common_exponent(exponents: Sequence[Expr]) -> Expr | None:
+    """The one from which the others differ by the least multiples of the same; None if they are
+    multiples of one themselves."""
+    if _multiples_of_one(exponents) is not None:
+        return None
+    found = {w: _multiples_of_one([u for each in exponents if (u := each - w) != 0])
+             for w in sorted(exponents, key=sympy.default_sort_key)}  # fmt: skip
+    sizes = {w: sum(sizes) / min(sizes) for w, sizes in found.items() if sizes}
+    return min(sizes, key=lambda w: sizes[w], default=None)
+
+
+def _multiples_of_one(exprs: Sequence[Expr]) -> list[Expr] | None:
+    """The sizes of all, in units of the first; None where those are no numbers."""
+    ratios = [abs(sympy.cancel(each / exprs[0])) for each in exprs]
+    return ratios if all(each.is_Rational for each in ratios) else None
 
 
 def _mean_by_exps(node: Mul) -> Expr | None:

@@ -1039,6 +1039,7 @@ SUMS = (
     Rule("cosh**2 - sinh**2", cosh(U) ** 2 - sinh(U) ** 2, Integer(1),
          _CANCELS, _ABRAMOWITZ, {U: 11.0}),
     Rule("cosh - sinh", cosh(U) - sinh(U), exp(-U), _CANCELS, _ABRAMOWITZ, {U: 11.0}),
+    Rule("exp - cosh", exp(U) - cosh(U), sinh(U), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("cosh + sinh", cosh(U) + sinh(U), exp(U), _CANCELS, _ABRAMOWITZ, {U: -11.0}),
     Rule("exp - exp", exp(U) - exp(-U), 2 * sinh(U), _CANCELS, _ABRAMOWITZ, {U: 1.3e-6}),
     Rule("exp + exp", exp(U) + exp(-U), 2 * cosh(U), "one function", _ABRAMOWITZ, {}),
@@ -1269,6 +1270,10 @@ BY_HAND = (
     Rule("sum times normcdf, less half of a part", (U + V) * normcdf(C) - V / 2,
          U * normcdf(C) + V * erf(C / sqrt(2)) / 2, _CANCELS, _ABRAMOWITZ,
          {U: 1e-9, V: 0.7, C: 1e-9}),
+    Rule("quotient of sums of exps", (exp(U) + C * exp(U / 2 + V / 2))
+         / (exp(U) + exp(V) + C * exp(U / 2 + V / 2)),
+         (exp(U / 2 - V / 2) + C) / (exp(U / 2 - V / 2) + exp(V / 2 - U / 2) + C),
+         _OVERFLOWS, _MAECHLER, {U: 100.0, V: 99.0, C: 0.7}),
     Rule("mean by the sizes of exps", (U * exp(U) + V * exp(V)) / (exp(U) + exp(V)),
          U * sigmoid(U - V) + V * sigmoid(V - U), _OVERFLOWS, _HERBIE, {U: 100.0, V: 99.0}),
     Rule("root of a sum - that of the difference", root_sum(U + V, C) - root_sum(U - V, C),
