@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import pairwise
-from math import isfinite, isnan
+from math import isinf, isnan
 from typing import Any
 
 from mpmath import mp
@@ -239,18 +239,18 @@ class Limits:
         edges = TRIED_AGAIN if again else EDGES[:1]
         # Between these, a limit that is selected from EDGES[2] on leaves NaN.
         far = (*((720.0, 900.0) if again else ()), *BEYOND)
+        looks = [(far, edges, False), *([(TINY, TINY[:1], True)] if near else [])]
         for name in self._tensors:
             if name not in program.used():
                 continue
-            for sizes, starts in ((far, edges), (TINY, TINY[:1])) if near else ((far, edges),):
+            for sizes, starts, tiny in looks:
                 low, high = (
-                    self._vanished(program, reference, name, sign, sizes) for sign in (-1, 1)
+                    self._vanished(program, reference, name, sign, sizes, tiny=tiny)
+                    for sign in (-1, 1)
                 )
                 beside = self._not_beside(program, reference, name, low | high)
                 for edge in starts:
-                    made = self._zeroed(
-                        program, name, low, high, beside, Float(edge), near=sizes is TINY
-                    )
+                    made = self._zeroed(program, name, low, high, beside, Float(edge), near=tiny)
                     if not self._is_spoilt(program, made, reference, name, sizes):
                         program = made
                         break
@@ -346,19 +346,31 @@ class Limits:
         )
 
     def _vanished(
-        self, program: Program, reference: Program, name: str, sign: int, sizes: Sequence[float]
+        self,
+        program: Program,
+        reference: Program,
+        name: str,
+        sign: int,
+        sizes: Sequence[float],
+        *,
+        tiny: bool,
     ) -> set[int]:
-        """The outputs that are NaN somewhere, and wherever they are next to nothing."""
+        """The outputs that are NaN somewhere, and wherever they are next to nothing.
+
+        tiny: or are infinite. In PyTorch's operations infinity times exp of what is far below 0 is
+        NaN.
+        """
         if sign not in self._signs[name]:
             return set()
         points = self._far_out(program, name, [sign * size for size in sizes])
         found = in_single(program, columns(points, [0] * len(points)))
         small: dict[int, bool] = {}
         seen: set[tuple[int, int]] = set()
-        # In PyTorch's operations infinity times exp of what is far below 0 is NaN.
-        is_lost = (lambda value: not isfinite(value)) if sizes is TINY else isnan
         known = [(k, each) for k, each in enumerate(found) if each is not None]
-        lost = {n: [k for k, each in known if is_lost(each[n])] for n in range(len(points))}
+        lost = {
+            n: [k for k, each in known if isnan(each[n]) or (tiny and isinf(each[n]))]
+            for n in range(len(points))
+        }
         numbers = [n for n, outputs in lost.items() if outputs]
         rows = exact_at(reference, [points[n] for n in numbers])
         for number, truths in zip(numbers, rows, strict=True):

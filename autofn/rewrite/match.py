@@ -727,18 +727,21 @@ def _over_one_exp(node: Mul) -> Expr | None:
         total, power = fraction.as_base_exp()
         if not (isinstance(total, Add) and len(total.args) > 2 and power.is_Integer and power < 0):
             continue
-        below = [_times_exp_of(term) for term in total.args]
-        for above in node.args:
-            terms = [_times_exp_of(term) for term in Add.make_args(above)]
-            if above is fraction or None in terms or None in below:
-                continue
-            pairs, others = [*filter(None, below)], [*filter(None, terms)]
-            if (w := _common_exponent([u for u, _ in pairs])) is None:
-                continue
-            lower = Add(*(v * sympy.exp(sympy.expand(u - w)) for u, v in pairs))
-            upper = Add(*(v * sympy.exp(sympy.expand(u + power * w)) for u, v in others))
-            return node / above / fraction * upper * lower**power
+        below = _exps(total)
+        if below is None or (w := _common_exponent([u for u, _ in below])) is None:
+            continue
+        for above in (each for each in node.args if each is not fraction):
+            if (terms := _exps(above)) is not None:
+                lower = Add(*(v * sympy.exp(sympy.expand(u - w)) for u, v in below))
+                upper = Add(*(v * sympy.exp(sympy.expand(u + power * w)) for u, v in terms))
+                return node / above / fraction * upper * lower**power
     return None
+
+
+def _exps(total: Expr) -> list[tuple[Expr, Expr]] | None:
+    """u and v of the v*exp(u) of which it is the sum; None where it has other terms."""
+    found = [_times_exp_of(term) for term in Add.make_args(total)]
+    return [each for each in found if each is not None] if None not in found else None
 
 
 def _common_exponent(exponents: Sequence[Expr]) -> Expr | None:
@@ -1675,7 +1678,7 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             continue
         u = base.args[0]
         sign = 1 if power > 0 else -1
-        own = trees.symbols(u) - parameters
+        unfolded, own = _unfolded(u), trees.symbols(u) - parameters
         if sign < 0 and len(own) == 1 and u.is_polynomial(*own):
             continue
         for j, other in enumerate(factors):
@@ -1683,7 +1686,7 @@ def _removed(rule: Rule, node: Mul, parameters: frozenset[Symbol]) -> Expr | Non
             if not (exponent.is_Integer and exponent * sign <= -1 and trees.symbols(d)):
                 continue
             of_sum = isinstance(d, Add) and any(f.is_Add for f in Mul.make_args(u))
-            ratio = sympy.cancel(u / d) if of_sum or isinstance(u, Add) else _unfolded(u) / d
+            ratio = sympy.cancel(u / d) if of_sum or isinstance(u, Add) else unfolded / d
             if j != i and not trees.symbols(ratio) & trees.symbols(d):
                 rest = [f for n, f in enumerate(factors) if n not in (i, j)]
                 whole = (ratio * _put(rule, {U: u})) ** sign

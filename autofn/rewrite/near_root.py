@@ -55,8 +55,7 @@ def functions_in(expr: Expr, tensors: frozenset[Symbol]) -> Iterator[tuple[Expr,
     in `T`; or of a linear function of x in its place. Of an input that is clamped the input itself,
     of what has a series near zero the function.
     """
-    if expr.has(Piecewise):
-        expr = without_series(expr)
+    expr = without_series(expr)
     if trees.size(expr) > LIMIT or expr.has(Piecewise, sympy.Min, sympy.Max):
         return
     free = expr.xreplace({each: each.args[0] for each in expr.atoms(heads.clamp)})

@@ -141,24 +141,12 @@ def _log(expr: Expr) -> Expr:
         return Piecewise((heads.log1p(near), where), (sympy.log(expr), True), evaluate=False)
     if isinstance(expr, Add) and _is_plain(expr) and len(expr.free_symbols) == 1:
         (x,) = expr.free_symbols
-        if (fitted := _of_one(sympy.log(expr.xreplace({x: T})))) is not None:
+        if (fitted := _quotient(sympy.log(expr.xreplace({x: T})), least=1)) is not None:
             near, radius = fitted
             return Piecewise(
                 (near.xreplace({T: x}), Abs(x) < radius), (sympy.log(expr), True), evaluate=False
             )
     return sympy.log(expr)
-
-
-@lru_cache(maxsize=256)
-def _of_one(logarithm: Expr) -> tuple[Expr, Expr] | None:
-    """t**k times a polynomial, and the radius in which it is a logarithm of what is 1 at 0."""
-    with mp.workprec(400):
-        try:
-            value = _function(logarithm)
-            is_zero = value(mp.mpf(0)) == 0
-            return _expanded(value, range(1, ORDER + 1)) if is_zero else None
-        except (ZeroDivisionError, ValueError, TypeError):
-            return None
 
 
 def _loses_nothing(far: Expr) -> bool:
@@ -623,13 +611,11 @@ def _log1p_over(z: Expr) -> Expr:
 
 def _log1pmx_over(z: Expr) -> Expr:
     """(log(1 + z) - z)/z, and its limit where z is 0."""
-    found = with_regimes(heads.log1pmx(T) / T)
-    (near, _), (far, _) = found.args
-    series = _as_polynomial(near, T)
-    assert series is not None
-    radius = found.args[0][1].rhs
-    first = _opaque(series[0] * series[1], z, radius)
-    return Piecewise((first, Abs(z) < radius), (far.xreplace({T: z}), True), evaluate=False)
+    found = _quotient(heads.log1pmx(T) / T)
+    assert found is not None
+    series, radius = found
+    near = (_opaque(series, z, radius), Abs(z) < radius)
+    return Piecewise(near, (heads.log1pmx(z) / z, True), evaluate=False)
 
 
 def _opaque(first: Expr, u: Expr, radius: Expr) -> Expr:
@@ -797,11 +783,12 @@ def _fitted(in_t: Expr) -> tuple[Expr, Expr] | None:
 
 
 @lru_cache(maxsize=256)
-def _quotient(in_t: Expr) -> tuple[Expr, Expr] | None:
-    """t**k times a polynomial, and the radius in which it is the quotient; None at a pole."""
+def _quotient(in_t: Expr, *, least: int = 0) -> tuple[Expr, Expr] | None:
+    """t**k times a polynomial, and the radius in which it is the quotient; None at a pole, and
+    where k is below the least."""
     with mp.workprec(400):
         try:
-            return _expanded(_function(in_t), range(ORDER + 1))
+            return _expanded(_function(in_t), range(least, ORDER + 1))
         except (ZeroDivisionError, ValueError, TypeError):
             return None
 

@@ -39,8 +39,6 @@ RESTS = frozenset(("sum_rest", "product_rest", "constant_rest"))
 """What is lost in rounding."""
 
 FAILS = (ZeroDivisionError, ValueError, OverflowError, TypeError, NoConvergence)
-_LEAVES = (*FAILS, *precise.OUT_OF_RANGE)
-_QUICK = {mpfr}
 
 
 def exact(program: Program, point: Point) -> list[Any]:
@@ -103,7 +101,7 @@ def _columns(
             args = [found[arg] for arg in node.args]
             function = _PLAIN.get(node.op) or partial(_exact, node.op, node.n)
             column = _each(function, args, lost)
-        if {*map(type, column)} != _QUICK:
+        if {*map(type, column)} != {mpfr}:
             column = [value if type(value) is mpfr else _settled(value, number) for value in column]
         found.append(column)
     return found
@@ -121,7 +119,7 @@ def _each(function: Callable[..., Any], args: list[list[Any]], lost: set[int] | 
     """The function's values; NaN where it has none."""
     try:
         return [*map(function, *args)]
-    except _LEAVES:  # then one by one
+    except (*FAILS, *precise.OUT_OF_RANGE):  # then one by one
         column = []
     for k, each in enumerate(zip(*args, strict=True)):
         try:
