@@ -23,9 +23,11 @@ from autofn import trees
 from autofn.errors import FormulaError
 from autofn.model import Definition
 from autofn.ops import BY_CLASS, STRUCTURAL
-from autofn.rewrite import match
+from autofn.rewrite.by_hand.logarithms import log_of_mass
 from autofn.rewrite.heads import polynomial
-from autofn.rewrite.rules import NAMES, Rule
+from autofn.rewrite.rewriting import rewritten
+from autofn.rewrite.rule import Rule
+from autofn.rewrite.rules import NAMES
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def _visited(
 ) -> Basic:
     if not node.args or node.is_Number:
         return node
-    if (mass := match.log_of_mass(node)) is not None:
+    if (mass := log_of_mass(node)) is not None:
         # Before its difference is seen, which has a form of its own.
         return visit(_stepped(node, *mass, steps))
     args = [visit(arg) for arg in node.args]
@@ -92,7 +94,7 @@ def _stepped(node: Basic, rule: Rule, new: Expr, steps: list[Step] | None) -> Ex
 
 
 def _rewritten(node: Basic, parameters: frozenset[Symbol], steps: list[Step] | None) -> Basic:
-    found = match.rewritten(node, parameters)
+    found = rewritten(node, parameters)
     if found is not None and found[1] != node:
         new = _stepped(node, *found, steps)
         # A rule's result may be open to others: log(sigmoid) gives softplus.

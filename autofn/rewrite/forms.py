@@ -15,13 +15,13 @@ from autofn import trees
 from autofn.compact import LIMIT, factored, in_differences, in_sines
 from autofn.derive import Differentiator
 from autofn.errors import FormulaError
+from autofn.rewrite.by_hand.logarithms import as_integral_of_normcdf
 from autofn.rewrite.exponentials import exponents, in_exponential
 from autofn.rewrite.formats import DOUBLE, EXACT
 from autofn.rewrite.heads import choose, decay, inverse
-from autofn.rewrite.match import as_integral_of_normcdf
 from autofn.rewrite.near_root import function_of
 from autofn.rewrite.near_zero import T
-from autofn.rewrite.rules import integral_of_normcdf
+from autofn.rewrite.tails import integral_of_normcdf
 
 VANISHED = 48
 """exp(-48) is nothing beside 1, in float64 too, and its square is no subnormal number."""

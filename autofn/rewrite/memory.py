@@ -52,7 +52,7 @@ def _sources() -> str:
     """A digest of all that `plan` is made of: what the outcome of a search depends on."""
     here = Path(__file__).resolve().parent
     digest = hashlib.sha256(sympy.__version__.encode())
-    for path in sorted(here.glob("*.py")) + [
+    for path in sorted(here.rglob("*.py")) + [
         here.parent / f"{name}.py"
         for name in (
             "compact derive functions model names ops passes plan precise program recognise saving "
