@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import signal
@@ -21,6 +22,9 @@ for folder in (ROOT, ROOT / "tests"):
 from autofn.verify import nursery  # noqa: E402
 
 torch.set_num_threads(1)
+
+# As the command does, and for the same reason.
+gc.set_threshold(100_000, 50, 50)
 
 # A run in the background of a script ignores Ctrl-C, and so would the processes of its tests.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -27,7 +27,7 @@ from autofn.rewrite.heads import HUGE
 from autofn.rewrite.near_zero import T
 from autofn.rewrite.sample import defaults
 from autofn.rewrite.simulate import simulated_at
-from autofn.rewrite.truth import exact, exact_at
+from autofn.rewrite.truth import exact_at
 
 NEAR = (Integer(16), Integer(64), Integer(1024))
 """From one of these on, exponentials of exponentials of an input, sums of exponentials with others,
@@ -192,10 +192,13 @@ class Finite:
     def _failures(self, program: Program, name: str, *, finite: bool = False) -> Iterator[bool]:
         """Per point, at infinity too, whether some output is NaN, or not finite and should be."""
         points = [{**self._defaults, name: sign * far} for sign in (-1, 1) for far in LARGE]
-        for point, row in zip(points, simulated_at(program, points), strict=True):
-            lost = [k for k, value in enumerate(row) if not _is_number(value)]
-            truths = exact(program, point) if lost else []
-            yield any(_is_number(truths[k]) for k in lost)
+        found = simulated_at(program, points)
+        lost = [[k for k, value in enumerate(row) if not _is_number(value)] for row in found]
+        truths = exact_at(
+            program, [point for point, each in zip(points, lost, strict=True) if each]
+        )
+        for row, each in zip(truths, filter(None, lost), strict=True):
+            yield any(_is_number(row[k]) for k in each)
         endless = [{**self._defaults, name: sign * math.inf} for sign in (-1, 1)]
         for values in exact_at(program, endless) if not finite else ():
             yield any(isinstance(value, mp.mpf) and mp.isnan(value) for value in values)
@@ -212,27 +215,44 @@ class Finite:
         programs = [lowered(each) for each in _unwavering(results, x)]
         columns = []
         for sign in (-1, 1):
+            far = [sign * each for each in FAR]
             found: list[Expr | None] = [None] * len(results)
+            # Of several levels most are none: what is not constant farther out is so from no level.
+            left = [True] * len(results)
+            if len(levels) > 1:
+                left = self._constant(programs, name, far)
             for level in levels:
+                if not any(left):
+                    break
                 edge = sign * float(level)
-                constant = self._constant(programs, name, [edge, *(sign * far for far in FAR)])
+                constant = self._constant(programs, name, [edge, *far])
                 if any(constant):
-                    between = self._constant(programs, name, [edge * step for step in BETWEEN])
+                    # Sines, if there are any, are numbers by now: one choice of them will do.
+                    steps = [edge * step for step in BETWEEN]
+                    between = self._constant(programs[-1:], name, steps)
                     for k, is_constant in enumerate(map(all, zip(constant, between, strict=True))):
-                        if is_constant and found[k] is None:
-                            found[k] = level
+                        if is_constant and left[k]:
+                            found[k], left[k] = level, False
             columns.append(found)
         return list(zip(*columns, strict=True))
 
     def _constant(self, programs: Sequence[Program], name: str, at: Sequence[float]) -> list[bool]:
         """Per output, whether it is the same at all of these, in all the programs."""
-        found = []
+        found = [True] * len(programs[0].outputs)
         for directions in self._directions(programs[0]):
             given = {**self._defaults, **directions}
             points = [{**given, name: each} for each in at]
-            rows = [row for program in programs for row in exact_at(program, points)]
-            found.append([_is_constant(column) for column in zip(*rows, strict=True)])
-        return [all(each) for each in zip(*found, strict=True)]
+            rows: list[list[Any]] = []
+            for program in programs:
+                rows += exact_at(program, points)
+                columns = zip(*rows, strict=True)
+                found = [
+                    each and _is_constant(column)
+                    for each, column in zip(found, columns, strict=True)
+                ]
+                if not any(found):
+                    return found
+        return found
 
     def _directions(self, program: Program) -> list[dict[str, float]]:
         """Gradients of several outputs: all 1, and each alone, beside which another is nothing."""
