@@ -565,6 +565,11 @@ def canberra(x, y):  # type: ignore[no-untyped-def]
 
 
 @formula
+def least_share(x):  # type: ignore[no-untyped-def]
+    return sympy.Min(sympy.exp(x), 5) / sympy.exp(x)
+
+
+@formula
 def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
     return 1 / (1 + (x / y) ** 2) - sympy.exp(-sympy.log(2) * (x / y) ** 2)
 
@@ -661,6 +666,8 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
         (tie, (-0.3, 0.4, 2.0)),
         (win, (-900.0, -893.0, 0.7)),
         (win, (0.3, 0.3001, 1.5)),
+        (least_share, (-110.0,)),
+        (least_share, (3.0,)),
     ],
 )
 def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # type: ignore[no-untyped-def]
@@ -813,3 +820,36 @@ def test_log_of_1_plus_erf_keeps_its_digits_near_0() -> None:
         given = single(size)
         got = simulated(kernel, {"x": given, "a": 3.0})
         assert got == [pytest.approx(slope * given, rel=1e-6, abs=0)]
+
+
+def test_the_logarithm_of_a_part_keeps_its_digits() -> None:
+    """The negative binomial likelihood where nothing was counted."""
+
+    @formula
+    def overdispersed(m, r: Learnable = 2.0):  # type: ignore[no-untyped-def]
+        return -r * log(r / (r + m))
+
+    variant = derived(overdispersed.definition)
+    for m in (1e-9, 0.3, 40.0):
+        at = {"m": single(m), "r": 2.0}
+        (value,) = simulated(variant.kernels["forward"], at)
+        _, slope = simulated(variant.kernels["backward"], {"grad": 1.0, **at})
+        with mp.workdps(60):
+            ratio = mp.mpf(at["m"]) / 2
+            assert abs(value / (2 * mp.log1p(ratio)) - 1) < 1e-6
+            assert abs(slope / (mp.log1p(ratio) - ratio / (1 + ratio)) - 1) < 1e-6
+
+
+def test_a_power_over_its_base_overflows_no_earlier() -> None:
+    """A modified Arrhenius law: T**n*exp(-e/T) has a slope of T**(n - 2) times that."""
+
+    @formula
+    def arrhenius(t, a: Learnable = 2.0, n: float = 0.7, e: float = 1200.0):  # type: ignore[no-untyped-def]
+        return a * (t / 298.15) ** n * exp(-e / t)
+
+    variant = derived(arrhenius.definition)
+    at = {"grad": 1.0, "a": 2.0, "n": 0.7, "e": 1200.0}
+    for t, want in ((4e-26, 0.0), (2e-38, 0.0), (math.inf, 0.0), (700.0, 0.0022577718)):
+        for program in (variant.kernels["backward"], variant.vjp):
+            slope, _ = simulated(program, {**at, "t": t})
+            assert float(slope) == pytest.approx(want, rel=1e-5), t

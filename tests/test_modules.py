@@ -202,6 +202,41 @@ def test_amp_option_keeps_float32(tmp_path: Path) -> None:
     assert steady(x, x).dtype == torch.bfloat16
 
 
+def test_slopes_are_0_where_an_exponential_of_a_squared_logarithm_vanishes(  # type: ignore[no-untyped-def]
+    tmp_path, monkeypatch
+) -> None:
+    """Of densities of a logarithm, and of log(x/(1 - x)), at the ends of their ranges."""
+    from autofn.pipeline import generate
+
+    @formula
+    def of_log(x, m: float = 0.0, s: float = 1.0):  # type: ignore[no-untyped-def]
+        density = sympy.exp(-((sympy.log(x) - m) ** 2) / (2 * s**2))
+        return density / (x * s * sympy.sqrt(2 * sympy.pi))
+
+    @formula
+    def of_logit(x, m: float = 0.0, s: float = 1.0):  # type: ignore[no-untyped-def]
+        z = (sympy.log(x / (1 - x)) - m) / s
+        return sympy.exp(-(z**2) / 2) / (s * x * (1 - x))
+
+    @formula
+    def of_square(x):  # type: ignore[no-untyped-def]
+        return x**2 * sympy.exp(-(sympy.log(x) ** 2))
+
+    monkeypatch.setenv("AUTOFN_BACKEND", "torch")
+    monkeypatch.syspath_prepend(tmp_path)
+    for made, ends in ((of_log, [0.0]), (of_logit, [0.0, 1.0]), (of_square, [0.0])):
+        name = made.definition.name
+        (tmp_path / name).mkdir()
+        for path, text in generate(made.definition, search=False).files:
+            (tmp_path / name / path).write_text(text, encoding="utf-8")
+        op = getattr(importlib.import_module(name), name)
+        x = torch.tensor([*ends, 0.3, math.nan], requires_grad=True)
+        op(x).sum().backward()
+        assert x.grad is not None
+        assert x.grad[: len(ends)].tolist() == [0.0] * len(ends)
+        assert x.grad[-2].isfinite() and x.grad[-2] != 0 and x.grad[-1].isnan()
+
+
 def test_gradients_that_have_vanished_near_0_are_0(tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
     """Birnbaum's and Saunders' distribution: infinity times exp(-1/t), which is NaN in PyTorch."""
     from autofn.pipeline import generate

@@ -154,9 +154,13 @@ def vanishes_with(product: Expr, u: Expr, parameters: frozenset[Symbol]) -> bool
     """Whether u is 0 where a factor of the product is, or is a tensor's probability."""
     if _vanishes_slowly(product, u):
         return False
+    powers = [each.as_base_exp() for each in sympy.Mul.make_args(product)]
+    if any(base == log(u) for base, _ in powers):
+        return False
     if any(each in (u, 1 - u) for each in u.free_symbols - parameters):
-        return varies(product, parameters)
-    return has_zero_of([each.as_base_exp() for each in sympy.Mul.make_args(product)], u, parameters)
+        poles = [base for base, exponent in powers if exponent.is_negative]
+        return varies(product, parameters) and u not in poles
+    return has_zero_of(powers, u, parameters)
 
 
 def has_zero_of(

@@ -44,7 +44,7 @@ BEYOND = (2e3, 3.1e6, 5.3e9, 7e13, 1.3e19, 4.1e25, 3.4e38)
 SAME_THERE = 1e-17
 """Where a program may be as good as its limit, and where it has to be, if it is NaN there."""
 
-TINY = (2.0**-36, 3.1e-16, 5.3e-21, 7e-28, 1.3e-34, 2.3e-38)
+TINY = (2.0**-36, 3.1e-16, 5.3e-21, 4e-26, 7e-28, 1.3e-34, 2.3e-38)
 """Numbers near 0 where a result may have vanished while its parts overflow; before the first."""
 
 NEARER = (40.0, 600.0)

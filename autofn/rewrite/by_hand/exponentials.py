@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 import sympy
-from sympy import Add, Expr, Mul, Symbol
+from sympy import Add, Basic, Expr, Mul, Symbol
 
 from autofn import functions as heads
 from autofn import trees
@@ -134,17 +134,40 @@ def share_of_sum(node: Mul) -> Expr | None:
 
 
 def over_exponent(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
-    """A product with v*exp(u/x**n) and powers of 1/x, which are infinite where the former is 0."""
+    """A product with v*exp(u/x**n) and powers of 1/x, which are infinite where the former is 0.
+
+    Or with v*exp(-log(x)**2), and its logarithm.
+    """
     for product in node.args:
         if not isinstance(product, heads.times_exp):
             continue
         v, u = product.args
         poles = {_pole(each, parameters) for each in Mul.make_args(u)} - {None}
-        by = [each for each in node.args if _pole(each, parameters) in poles]
+        logs = _squared_logs(u)
+        poles |= {base for each in logs for base in _bases(each.args[0])}
+        others = [each for each in node.args if each is not product]
+        by = [
+            each
+            for each in others
+            if _pole(each, parameters) in poles or not logs.isdisjoint(trees.nodes(each))
+        ]
         if by:
-            left = [each for each in node.args if each is not product and each not in by]
+            left = [each for each in others if each not in by]
             return Mul(*left, heads.times_exp(Mul(v, *by), u))
     return None
+
+
+def _squared_logs(exponent: Expr) -> set[Basic]:
+    """The logarithms in even powers that an exponent is a product of: it is as endless as they."""
+    factors = [each.as_base_exp() for each in Mul.make_args(exponent)]
+    sums = [base for base, power in factors if power.is_Integer and power % 2 == 0]
+    terms = itertools.chain.from_iterable(map(Add.make_args, sums))
+    parts = itertools.chain.from_iterable(map(Mul.make_args, terms))
+    return {each for each in parts if isinstance(each, sympy.log)}
+
+
+def _bases(product: Expr) -> list[Expr]:
+    return [factor.as_base_exp()[0] for factor in Mul.make_args(product)]
 
 
 def _pole(factor: Expr, parameters: frozenset[Symbol]) -> Expr | None:
@@ -159,6 +182,17 @@ def _pole(factor: Expr, parameters: frozenset[Symbol]) -> Expr | None:
     else:
         base, power = factor.as_base_exp()
     return base if power.is_negative and varies(base, parameters) else None
+
+
+def into_extremum(node: Mul) -> Expr | None:
+    """exp(u) times the least or the greatest of what has the inverse as a factor, and others."""
+    for extremum in (each for each in node.args if isinstance(each, sympy.Min | sympy.Max)):
+        for factor in (each for each in node.args if isinstance(each, sympy.exp)):
+            within = [arg * factor for arg in extremum.args]
+            pairs = zip(extremum.args, within, strict=True)
+            if any(old.has(sympy.exp) and not new.has(sympy.exp) for old, new in pairs):
+                return node / extremum / factor * extremum.func(*within)
+    return None
 
 
 def mean_by_exps(node: Mul) -> Expr | None:

@@ -76,6 +76,24 @@ def log_of_inverse(node: Expr) -> Expr | None:
     return power * sympy.log(sympy.Abs(base) if is_even else base)
 
 
+def log_of_part(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
+    """log(c/(c + u)), and the inverse, of a c of numbers and parameters that u is added to.
+
+    Of a difference it is the quotient that has the digits.
+    """
+    for factor in node.args if node.is_Mul else ():
+        whole, power = factor.as_base_exp()
+        if not isinstance(whole, Add) or abs(power) != 1:
+            continue
+        part = (node / factor) ** -power
+        u = whole - part
+        if part not in whole.args or varies(part, parameters) or not varies(u, parameters):
+            continue
+        if not any(term.could_extract_minus_sign() for term in Add.make_args(u)):
+            return power * heads.log1p(u / part)
+    return None
+
+
 def log1mexp_of_exp(node: Expr, parameters: frozenset[Symbol]) -> tuple[Rule, Expr] | None:
     """log(1 - exp(-c*exp(u))) of a positive c, which is beside u in the exponent."""
     factors = Mul.make_args(-node.args[0])

@@ -12,6 +12,7 @@ from autofn import trees
 from autofn.compact import LIMIT
 from autofn.rewrite import replacements
 from autofn.rewrite.by_hand.parts import terms_with, with_exp
+from autofn.rewrite.conditions import varies
 from autofn.rewrite.match import are_equal
 
 
@@ -66,6 +67,19 @@ def with_lesser_power(node: Add) -> Expr | None:
         if sums[0] < sums[1] + sums[2]:
             left = (each for each in node.args if each not in (term, other))
             return Add(*left, lesser * sympy.factor_terms(whole + beside))
+    return None
+
+
+def over_its_base(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
+    """power(u, v) over powers of u, or of what u is a multiple of, as one power."""
+    for power in (each for each in node.args if isinstance(each, heads.power)):
+        u, v = power.args
+        for divisor in node.args:
+            base, n = divisor.as_base_exp()
+            if not (n.is_Integer and n < 0 and varies(base, parameters)):
+                continue
+            if not varies(multiple := u / base, parameters):
+                return node / power / divisor * multiple**-n * heads.power(u, v + n)
     return None
 
 
