@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import sympy
 from sympy import Add, Basic, Expr, Mul, Symbol
@@ -98,18 +98,26 @@ def less_half(node: Add) -> tuple[Rule, Expr] | None:
 
 
 def scaled_tail(node: Mul) -> tuple[Rule, Expr] | None:
-    """exp(u**2)*erfc(u), or exp(u**2/2)*normcdf(u), in a product."""
+    """exp(u**2)*erfc(u), or exp(u**2/2)*normcdf(u), in a product, or both below a line."""
     exponentials = [each for each in node.args if isinstance(each, sympy.exp)]
-    for tail in node.args if exponentials else ():
+    for factor in node.args if exponentials else ():
+        tail, power = factor.as_base_exp()
         if isinstance(tail, sympy.erfc):
             rule, square = _SCALED_ERFC, tail.args[0] ** 2
         elif isinstance(tail, heads.normcdf):
             rule, square = _SCALED_NORMCDF, tail.args[0] ** 2 / 2
         else:
             continue
-        for growing in exponentials:
-            if are_equal(growing.args[0], square):
-                return rule, node / tail / growing * put(rule, {U: tail.args[0]})
+        # Below a line, slopes have what a rule has been to and marked by a bound.
+        is_new = power == 1 or (power == -1 and not tail.has(sympy.Max))
+        for exponential in exponentials if is_new else ():
+            if are_equal(exponential.args[0], power * square):
+                rest, scaled = node / factor / exponential, put(rule, {U: tail.args[0]})
+                if power == 1:
+                    return rule, rest * scaled
+                # What is infinite where the exponential is 0 stays beside it.
+                within = ((rest / value, where) for value, where in scaled.args)
+                return rule, sympy.Piecewise(*within, evaluate=False)
     return None
 
 
@@ -142,19 +150,31 @@ def over_exponent(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         if not isinstance(product, heads.times_exp):
             continue
         v, u = product.args
-        poles = {_pole(each, parameters) for each in Mul.make_args(u)} - {None}
+        poles = {
+            _pole(factor, parameters) for term in Add.make_args(u) for factor in Mul.make_args(term)
+        } - {None}
         logs = _squared_logs(u)
         poles |= {base for each in logs for base in _bases(each.args[0])}
         others = [each for each in node.args if each is not product]
         by = [
             each
             for each in others
-            if _pole(each, parameters) in poles or not logs.isdisjoint(trees.nodes(each))
+            if _pole(each, parameters) in poles
+            or not logs.isdisjoint(trees.nodes(each))
+            or (each.is_Add and any(_pole(part, parameters) in poles for part in _factors_in(each)))
         ]
         if by:
             left = [each for each in others if each not in by]
             return Mul(*left, heads.times_exp(Mul(v, *by), u))
     return None
+
+
+def _factors_in(total: Expr) -> Iterator[Expr]:
+    """The factors of the terms of a sum, and of the sums in these."""
+    for factor in itertools.chain.from_iterable(map(Mul.make_args, Add.make_args(total))):
+        yield factor
+        if factor.is_Add:
+            yield from _factors_in(factor)
 
 
 def _squared_logs(exponent: Expr) -> set[Basic]:
