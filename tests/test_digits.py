@@ -422,7 +422,7 @@ def mills_ratio_of_normals(x):  # type: ignore[no-untyped-def]
 
 @formula
 def inverse_mills_ratio(x):  # type: ignore[no-untyped-def]
-    return exp(-(x**2) / 2) / (1 - sympy.erf(x / sympy.sqrt(2)))
+    return exp(-(x**2) / 2) / sympy.erfc(x / sympy.sqrt(2))
 
 
 @formula
@@ -697,6 +697,7 @@ def test_differences_of_like_terms_keep_their_digits(made, point) -> None:  # ty
         laplace_divergence,
         survival,
         hazard,
+        inverse_mills_ratio,
         log_odds,
         mean_of_exps,
         nelson_siegel,
