@@ -871,3 +871,20 @@ def test_a_power_over_its_base_overflows_no_earlier() -> None:
         for program in (variant.kernels["backward"], variant.vjp):
             slope, _ = simulated(program, {**at, "t": t})
             assert float(slope) == pytest.approx(want, rel=1e-5), t
+
+
+def test_the_slope_of_a_share_does_not_cancel() -> None:
+    """A smooth transition is flat from 1 on: (a'*b - a*b')/(a + b)**2, with b and b' 0."""
+
+    @formula
+    def transition(x):  # type: ignore[no-untyped-def]
+        a = Piecewise((exp(-1 / x), x > 0), (0, True))
+        b = Piecewise((exp(-1 / (1 - x)), x < 1), (0, True))
+        return a / (a + b)
+
+    backward = derived(transition.definition).kernels["backward"]
+    for at in (-0.3, 1.23, 7.0):
+        assert simulated(backward, {"x": single(at), "grad": 1.0}) == [0]
+    assert float(simulated(backward, {"x": 0.5, "grad": 1.0})[0]) == pytest.approx(2, rel=1e-5)
+    early = float(simulated(backward, {"x": 0.0625, "grad": 1.0})[0])
+    assert early == pytest.approx(8.4081672e-05, rel=1e-5)

@@ -95,14 +95,17 @@ def _differences(node: Expr) -> Iterator[tuple[Rule, Expr, Expr, Expr]]:
 
 
 def whole_less_part(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
-    """m*(1 - u/(u + v)) in a sum as m*v/(u + v), m a sum as well."""
+    """m*(1 - u/(u + v)) in a sum as m*v/(u + v).
+
+    Of an m that is a sum its terms that are there, as in the slope of u/(u + v).
+    """
     for term in node.args:
         for m in Mul.make_args(term):
-            if m.is_Add and set(m.args) <= set(node.args):
-                rest = _less_part(-term / m, parameters)
-                if rest is not None:
-                    gone = {term, *m.args}
-                    return Add(*(each for each in node.args if each not in gone), m * rest)
+            shared = set(m.args) & set(node.args) if m.is_Add else set()
+            if shared and (rest := _less_part(-term / m, parameters)) is not None:
+                left = [each for each in node.args if each is not term and each not in shared]
+                unshared = Add(*(each for each in m.args if each not in shared))
+                return Add(*left, Add(*shared) * rest, unshared * (term / m))
     branched = [each for each in node.args if any(map(is_piecewise, Mul.make_args(each)))]
     others = itertools.product(branched, (each for each in node.args if each not in branched))
     for term, other in itertools.chain(over_power_of_sum(node, S.One), others):
