@@ -150,9 +150,7 @@ def over_exponent(node: Mul, parameters: frozenset[Symbol]) -> Expr | None:
         if not isinstance(product, heads.times_exp):
             continue
         v, u = product.args
-        poles = {
-            _pole(factor, parameters) for term in Add.make_args(u) for factor in Mul.make_args(term)
-        } - {None}
+        poles = {_pole(factor, parameters) for factor in _factors_in(u)} - {None}
         logs = _squared_logs(u)
         poles |= {base for each in logs for base in _bases(each.args[0])}
         others = [each for each in node.args if each is not product]
@@ -178,11 +176,10 @@ def _factors_in(total: Expr) -> Iterator[Expr]:
 
 
 def _squared_logs(exponent: Expr) -> set[Basic]:
-    """The logarithms in even powers that an exponent is a product of: it is as endless as they."""
-    factors = [each.as_base_exp() for each in Mul.make_args(exponent)]
+    """The logarithms in even powers in an exponent: where they are endless it is."""
+    factors = [each.as_base_exp() for each in _factors_in(exponent)]
     sums = [base for base, power in factors if power.is_Integer and power % 2 == 0]
-    terms = itertools.chain.from_iterable(map(Add.make_args, sums))
-    parts = itertools.chain.from_iterable(map(Mul.make_args, terms))
+    parts = itertools.chain.from_iterable(map(_factors_in, sums))
     return {each for each in parts if isinstance(each, sympy.log)}
 
 
