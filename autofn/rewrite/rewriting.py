@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import sympy
 from sympy import Add, Basic, Expr, Mul, Pow, Symbol
@@ -35,6 +35,8 @@ from autofn.rewrite.rules import (
     SUMS,
 )
 
+T = TypeVar("T")
+
 Parameters = frozenset[Symbol]
 
 Found = tuple[Rule, Expr]
@@ -61,23 +63,27 @@ def rewritten(node: Basic, parameters: Parameters) -> Found | None:
     return None
 
 
-def _by_several(procedure: Callable[..., Found | None]) -> Finder:
-    """Rules that are found by one procedure, which looks at the parameters or does not."""
+def _given(procedure: Callable[..., T | None]) -> Callable[[Any, Parameters], T | None]:
+    """A procedure, which looks at the parameters or does not, as one that is given them."""
     if len(inspect.signature(procedure).parameters) == 1:
         return lambda node, _: procedure(node)
     return procedure
 
 
+def _by_several(procedure: Callable[..., Found | None]) -> Finder:
+    """Rules that are found by one procedure."""
+    return _given(procedure)
+
+
 def _by(name: str, procedure: Callable[..., Expr | None]) -> Finder:
     """A rule that is found by a procedure."""
-    rule = NAMED[name]
+    rule, look = NAMED[name], _given(procedure)
 
-    def find(found: Expr | None) -> Found | None:
-        return None if found is None else (rule, found)
+    def find(node: Expr, parameters: Parameters) -> Found | None:
+        new = look(node, parameters)
+        return None if new is None else (rule, new)
 
-    if len(inspect.signature(procedure).parameters) == 1:
-        return lambda node, _: find(procedure(node))
-    return lambda node, parameters: find(procedure(node, parameters))
+    return find
 
 
 def _table(

@@ -217,10 +217,9 @@ class Finite:
         for sign in (-1, 1):
             far = [sign * each for each in FAR]
             found: list[Expr | None] = [None] * len(results)
-            # Of several levels most are none: what is not constant farther out is so from no level.
-            left = [True] * len(results)
-            if len(levels) > 1:
-                left = self._constant(programs, name, far)
+            # Which mostly is none: what is not constant farthest out is so from no level.
+            several = len(levels) > 1
+            left = self._constant(programs, name, far) if several else [True] * len(results)
             for level in levels:
                 if not any(left):
                     break
