@@ -23,7 +23,7 @@ from autofn import trees
 from autofn.errors import FormulaError
 from autofn.model import Definition
 from autofn.ops import BY_CLASS, STRUCTURAL
-from autofn.rewrite.by_hand.logarithms import log_of_mass
+from autofn.rewrite.by_hand.masses import of_mass
 from autofn.rewrite.heads import polynomial
 from autofn.rewrite.rewriting import rewritten
 from autofn.rewrite.rule import Rule
@@ -75,7 +75,7 @@ def _visited(
 ) -> Basic:
     if not node.args or node.is_Number:
         return node
-    if (mass := log_of_mass(node)) is not None:
+    if (mass := of_mass(node)) is not None:
         # Before its difference is seen, which has a form of its own.
         return visit(_stepped(node, *mass, steps))
     args = [visit(arg) for arg in node.args]

@@ -11,7 +11,7 @@ import pytest
 import sympy
 from derivations import best, derived, single, value, x, y
 from mpmath import mp
-from sympy import Expr, Piecewise, Rational, Symbol, exp, log, tanh
+from sympy import Expr, Piecewise, Rational, Symbol, exp, log, pi, sqrt, tanh
 
 from autofn import Formula, Learnable, formula
 from autofn import functions as heads
@@ -233,6 +233,53 @@ def test_any_way_of_writing_the_logarithm_of_a_mass_is_known() -> None:
         assert recognise(written) == wanted, written
     assert not recognise(log(sympy.erf(x) - 2 * sympy.erf(y))).has(heads.log_normal_mass)
     assert not recognise(log(x * (sympy.erf(x) - sympy.erf(y)))).has(heads.log_normal_mass)
+
+
+def test_densities_over_a_mass_are_known_in_any_way_of_writing() -> None:
+    phi = exp(-(x**2) / 2) / sqrt(2 * pi)
+    psi = phi.subs(x, y)
+    mass = heads.normcdf(x) - heads.normcdf(y)
+    by_erf = (sympy.erf(x / sqrt(2)) - sympy.erf(y / sqrt(2))) / 2
+    ends = x, y, x - y
+    mean = heads.normal_mass_mean(*ends)
+    upper, lower = heads.normal_mass_upper(*ends), heads.normal_mass_lower(*ends)
+    ways = {
+        (psi - phi) / mass: mean,
+        (psi - phi) / by_erf: mean,
+        phi / mass: upper,
+        psi / by_erf: lower,
+        (x * phi - y * psi) / mass: x * upper - y * lower,
+        ((psi - phi) / mass) ** 2: mean**2,
+        (phi - psi) / (sympy.erfc(y) - sympy.erfc(x)): None,  # of other ends
+    }
+    for written, wanted in ways.items():
+        found = recognise(written)
+        if wanted is None:
+            assert not found.has(heads.normal_mass_mean)
+        else:
+            assert sympy.simplify(found - wanted) == 0, written
+
+
+def test_the_mean_of_a_truncated_normal_keeps_its_digits() -> None:
+    """Where the mass has vanished, in double too, and where it is narrow."""
+
+    @formula
+    def between(x, y):  # type: ignore[no-untyped-def]
+        def density(t):  # type: ignore[no-untyped-def]
+            return exp(-(t**2) / 2) / sqrt(2 * pi)
+
+        return (density(x) - density(y)) / (heads.normcdf(y) - heads.normcdf(x))
+
+    variant = derived(between.definition)
+    points = [(50.0, 51.0), (-51.0, -50.0), (1e-5, 2e-5), (3.0, 3.0625), (-1.0, 2.0), (2.0, 2.0)]
+    for low, high in points:
+        (got,) = simulated(variant.kernels["forward"], {"x": low, "y": high})
+        with mp.workdps(800):
+            a, b = mp.mpf(low), mp.mpf(high)
+            mass = mp.erfc(a / mp.sqrt(2)) - mp.erfc(b / mp.sqrt(2))
+            root = mp.sqrt(2 / mp.pi)
+            want = root * (mp.exp(-a * a / 2) - mp.exp(-b * b / 2)) / mass if mass else a
+        assert abs(got - want) <= 1e-6 * abs(want), (low, high)
 
 
 def test_the_logarithm_of_a_ratio_of_gammas_keeps_its_digits() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 import sympy
-from sympy import Add, Basic, Expr, Mul, S, Symbol, sqrt
+from sympy import Add, Expr, Mul, S, Symbol, sqrt
 
 from autofn import functions as heads
 from autofn import trees
@@ -34,7 +34,6 @@ _BY_ITSELF = {
     sympy.gamma: NAMED["log of a product with gamma"],
     heads.power: NAMED["log of a product with a power"],
 }
-_OF_MASS = NAMED["log of a normal mass"]
 _OF_INTEGRAL = NAMED["log of an integral of normcdf"]
 
 
@@ -203,26 +202,3 @@ def as_integral_of_normcdf(node: Expr) -> tuple[Expr, Expr, Expr] | None:
                 left = [each for i, each in enumerate(node.args) if i not in (k, n)]
                 return m, heads_in[0].args[0], Add(*left)
     return None
-
-
-def log_of_mass(node: Basic) -> tuple[Rule, Expr] | None:
-    """log(k*(normcdf(u) - normcdf(v))), k > 0, or of erf or erfc, before the difference is seen."""
-    if not isinstance(node, sympy.log):
-        return None
-    factors = Mul.make_args(node.args[0])
-    masses = [each for each in factors if isinstance(each, Add) and len(each.args) == 2]
-    rest = Mul(*(each for each in factors if each not in masses))
-    if len(masses) != 1 or not rest.is_positive:
-        return None
-    terms = [term.as_coeff_Mul() for term in masses[0].args]
-    (k, f), (other, g) = terms if terms[0][0] > 0 else reversed(terms)
-    if k != -other or f.func != g.func or not trees.symbols(node.args[0]):
-        return None
-    if isinstance(f, sympy.erfc):
-        f, g = sympy.erf(g.args[0]), sympy.erf(f.args[0])
-    if isinstance(f, sympy.erf):
-        f, g, k = heads.normcdf(sqrt(2) * f.args[0]), heads.normcdf(sqrt(2) * g.args[0]), 2 * k
-    if not isinstance(f, heads.normcdf):
-        return None
-    u, v = f.args[0], g.args[0]
-    return _OF_MASS, sympy.log(k * rest) + put(_OF_MASS, {U: u, V: v})
