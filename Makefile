@@ -5,11 +5,13 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-# pip would compile one file after another, and the tests of packages; these hold some that cannot
-# be.
+# pip would compile all files, of which most are never imported.
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
-.PHONY: demo test check docs certify citizen distributed example fuzz slow regenerate clean
+.PHONY: demo test tests check docs certify citizen distributed example fuzz slow regenerate clean
+
+# What is imported is compiled once: each of the tests' hundreds of processes would do so again.
+export PYTHONDONTWRITEBYTECODE =
 
 # Material for MkDocs advertises its successor on each run.
 export NO_MKDOCS_2_WARNING = 1
@@ -17,9 +19,11 @@ export NO_MKDOCS_2_WARNING = 1
 demo: $(STAMP)  ## generate the swish op from its formula and print the verification table
 	$(BIN)/autofn gen formulas/swish.py -o build/demo/generated
 
-# Its hundreds of processes would each compile what PYTHONDONTWRITEBYTECODE keeps from being written.
-test: check  ## everything that must hold before a commit
-	$(BIN)/python -m compileall -q autofn
+# Types take one processor for as long as a minute, beside which tests may begin.
+test: $(STAMP)  ## everything that must hold before a commit
+	$(MAKE) --no-print-directory --jobs 2 check tests
+
+tests: $(STAMP)
 	$(BIN)/pytest -n 2 --dist worksteal
 
 slow: $(STAMP)  ## the tests that take a minute or more each
@@ -62,5 +66,4 @@ $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(INSTALL) torch==2.13.0
 	$(INSTALL) -e '.[dev]'
-	$(BIN)/python -m compileall -qq -j 0 -x '/(tests?|pip|setuptools)/' $(VENV)/lib || true
 	touch $@
