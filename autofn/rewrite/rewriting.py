@@ -15,6 +15,7 @@ from autofn import trees
 from autofn.rewrite.by_hand import (
     beside_logarithms,
     exponentials,
+    kinks,
     logarithms,
     powers,
     quotients,
@@ -170,6 +171,7 @@ _OF_PRODUCTS = (
 )
 
 _OF_POWERS = (
+    _by("power of a sum less the size of one with it", kinks.power_of_side),
     _by_several(roots.root_of_square),
     _by("cube root", roots.cube_root),
     _by("power mean", powers.power_mean),
@@ -179,6 +181,7 @@ _OF_POWERS = (
 )
 
 _OF_LOGARITHMS = (
+    _inside(_by("log of a sum less the size of one with it", kinks.log_of_side)),
     _inside(_by_several(logarithms.logs_of_factors)),
     _inside(_by("log of an inverse", logarithms.log_of_inverse)),
     *_table(as_whole, LOGARITHMS[:-1]),
@@ -202,6 +205,7 @@ _FINDERS: Sequence[tuple[Any, Sequence[Finder]]] = (
     (sympy.log, _OF_LOGARITHMS),
     (sympy.sin | sympy.cos, _table(as_whole, ANGLES)),
     (sympy.sign, _table(as_whole, SIGNS)),
+    (heads.power, [_by("power of a sum less the size of one with it", kinks.power_of_side)]),
     (heads.log1p, _table(as_whole, _OF_ODDS)),
     (heads.log1mexp, [_by_several(logarithms.log1mexp_of_exp)]),
     (sympy.asinh | sympy.acosh, _table(as_whole, AREAS)),

@@ -173,8 +173,9 @@ class Finite:
             return expr
         args = [self._in_parts(arg, lowered, name, x) for arg in expr.args]
         new = trees.rebuilt(expr, args)
-        if isinstance(expr, sympy.Add) and new != expr:
-            # A term that is as good as constant is not where all else cancels: 1 - tanh(x).
+        if new != expr and sum(x in trees.symbols(arg) for arg in expr.args) > 1:
+            # A term that is as good as constant is not where all else cancels: 1 - tanh(x). Nor is
+            # a factor that is as good as 0 beside one that grows: x/(exp(x) + 2) times exp(x).
             kept = all(map(_is_kept, self._far(lowered, name, expr), self._far(lowered, name, new)))
             return new if kept else expr
         return new
