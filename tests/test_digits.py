@@ -642,6 +642,21 @@ def least_share(x):  # type: ignore[no-untyped-def]
 
 
 @formula
+def mercator(x):  # type: ignore[no-untyped-def]
+    return log(sympy.tan(pi / 4 + x / 2))
+
+
+@formula
+def reflectance(x, y):  # type: ignore[no-untyped-def]
+    return 1 + x / y - sqrt((x / y) ** 2 + 2 * x / y)
+
+
+@formula
+def diode(x):  # type: ignore[no-untyped-def]
+    return log((1 + 2 * exp(3 * x - 1)) / (1 + 2 * exp(-3 * x - 1)))
+
+
+@formula
 def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
     return 1 / (1 + (x / y) ** 2) - sympy.exp(-sympy.log(2) * (x / y) ** 2)
 
@@ -740,6 +755,12 @@ def lorentzian_less_gaussian(x, y):  # type: ignore[no-untyped-def]
         (tie, (-0.3, 0.4, 2.0)),
         (win, (-900.0, -893.0, 0.7)),
         (win, (0.3, 0.3001, 1.5)),
+        (mercator, (1e-20,)),
+        (mercator, (-1.5,)),
+        (reflectance, (1e6, 0.3)),
+        (reflectance, (1e-6, 0.3)),
+        (diode, (400.0,)),
+        (diode, (-1e-8,)),
         (least_share, (-110.0,)),
         (least_share, (3.0,)),
     ],

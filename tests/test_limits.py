@@ -541,6 +541,21 @@ def test_a_factor_that_vanishes_is_not_held_beside_one_that_grows() -> None:
     assert [simulated(in_double, {"x": at})[0] for at in (720.0, 3e9)] == [720.0, 3e9]
 
 
+def test_a_slope_is_0_at_a_pole_where_the_rest_is_0_about_it() -> None:
+    """Of an inverse gamma curve at black, which is 0 up to a threshold."""
+
+    @formula
+    def curve(x):  # type: ignore[no-untyped-def]
+        u = x**0.0127
+        return (sympy.Max(u - 0.8359375, 0) / (18.8515625 - 18.6875 * u)) ** 6.277
+
+    variant = derived(curve.definition)
+    for program in (variant.vjp, variant.kernels["backward"]):
+        got = [simulated(program, {"x": at, "grad": 1.0})[0] for at in (0.0, 1e-9, 1)]
+        assert got[:2] == [0, 0] and got[2] > 0
+        assert mp.isnan(simulated(program, {"x": math.nan, "grad": 1.0})[0])
+
+
 def test_what_has_no_value_stays_nan() -> None:
     @formula
     def wave(x, y):  # type: ignore[no-untyped-def]

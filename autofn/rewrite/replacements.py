@@ -288,6 +288,13 @@ def less_root_of_difference(u: Expr, v: Expr, mean: type[Expr], rest: Expr) -> E
     return Piecewise((above, u > v), (below, True), evaluate=False)
 
 
+def less_root_of_its_square(s: Expr, root: Expr, more: Expr) -> Expr:
+    """s - root, where s**2 is the square of the root and more."""
+    # Marked as done by bounds, not where it turns: they have no gradient there.
+    above, below = more / (Max(s, -1) + root), Min(s, 1) - root
+    return Piecewise((above, s >= 0), (below, True), evaluate=False)
+
+
 def times_pow1pm1(u: Expr, v: Expr, exponent: Expr) -> Expr:
     """v*((1 + u/v)**exponent - 1), v >= 0."""
     # Marked as done by its bound.

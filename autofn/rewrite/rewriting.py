@@ -123,6 +123,7 @@ def _by_name(node: Expr, _: Parameters) -> Found | None:
 
 
 _OF_PAIRS = (
+    _by("sum less the root of nearly its square", roots.less_root_of_its_square),
     _by("sum less the root of its difference", roots.less_root_of_difference),
     _by("root of a sum - that of the difference", roots.root_split),
     _by("slopes of a difference of roots", roots.one_share),
@@ -150,6 +151,7 @@ _OF_PRODUCTS = (
     _by("slope of a power times its base", powers.base_times_slope),
     _by("power over powers of its base", powers.over_its_base),
     _by("beside what is 0 below", quotients.beside_hinge),
+    _by("over a pole, what is 0 about it", quotients.hinge_over_pole),
     _by("sign times pieces with |u|", quotients.sign_in_pieces),
     _by("exp over a sum of two", exponentials.share_of_sum),
     _by("v times exp, over what the exponent is", exponentials.over_exponent),
@@ -188,6 +190,7 @@ _OF_LOGARITHMS = (
     _inside(_by("log of a part over the whole", logarithms.log_of_part)),
     _inside(_by_several(logarithms.log_of_product)),
     _inside(_by("log of a sum of exps", logarithms.log_of_sum)),
+    _inside(_by("log of a quotient of sums of exps", logarithms.log_of_quotient)),
     _inside(_by("log of a sum with a multiple of exp", logarithms.log_with_exp)),
     _inside(_by("log of an integral of normcdf", logarithms.log_of_integral)),
     *_table(as_whole, LOGARITHMS[-1:]),

@@ -149,6 +149,17 @@ def log_with_exp(node: Expr, parameters: frozenset[Symbol]) -> Expr | None:
     return replacements.log_with_exp(*found)
 
 
+def log_of_quotient(node: Expr) -> Expr | None:
+    """The logarithm of a quotient of sums of exponentials, as the difference of theirs."""
+    factors = [factor.as_base_exp() for factor in Mul.make_args(node)]
+    if len(factors) < 2 or all(power.is_positive for _, power in factors):
+        return None
+    logs = [(log_of_sum(base), power) for base, power in factors if power.is_Integer]
+    if len(logs) < len(factors) or not all(found for found, _ in logs):
+        return None
+    return Add(*(power * found for found, power in logs))
+
+
 def log_of_sum(node: Expr) -> Expr | None:
     """The logarithm of a sum of positive terms, exp or cosh in each but for a constant."""
     if not isinstance(node, Add):

@@ -176,6 +176,47 @@ def _divisor(factor: Expr, sign: int) -> tuple[Expr, Expr]:
     return base, power
 
 
+def hinge_over_pole(node: Mul) -> Expr | None:
+    """A product with 1/x**p, x a tensor, that is 0 beside x = 0: all of it has a hinge there."""
+    for fraction in node.args:
+        x, power = fraction.as_base_exp()
+        if not (power.is_negative and x.is_Symbol):
+            continue
+        for total in (each for each in node.args if each is not fraction):
+            hinged = [set(_hinges(term)) for term in Add.make_args(total)]
+            for u in sorted(set.intersection(*hinged), key=sympy.default_sort_key):
+                if u.subs(x, 0).is_negative:
+                    above = node.xreplace(dict.fromkeys(_of_hinge(node, u), u))
+                    above = trees.replaced(above, _zeros_below(above, u))
+                    return sympy.Piecewise((S.Zero, u <= 0), (above, True), evaluate=False)
+    return None
+
+
+def _hinges(term: Expr) -> Iterator[Expr]:
+    """The u of a product that is 0 where they are below 0."""
+    for factor in Mul.make_args(term):
+        base, power = factor.as_base_exp()
+        if isinstance(base, sympy.Max) and S.Zero in base.args and power.is_positive:
+            yield sympy.Max(*(each for each in base.args if each != 0))
+        if is_piecewise(factor) and len(factor.args) == 2 and factor.args[1][0] == 0:
+            where = factor.args[0][1]
+            if isinstance(where, sympy.Gt) and where.rhs == 0:
+                yield where.lhs
+
+
+def _of_hinge(node: Expr, u: Expr) -> list[Expr]:
+    return [each for each in trees.nodes(node) if each == sympy.Max(0, u)]
+
+
+def _zeros_below(node: Expr, u: Expr) -> dict[Basic, Basic]:
+    """What pieces that are 0 below are above."""
+    return {
+        each: each.args[0][0]
+        for each in trees.nodes(node)
+        if is_piecewise(each) and u in set(_hinges(each))
+    }
+
+
 def beside_hinge(node: Mul) -> Expr | None:
     """A power of Max(u, 0) times a sum with it, or with what is where u > 0: as they are there."""
     for factor in node.args:

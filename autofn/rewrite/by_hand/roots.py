@@ -64,6 +64,27 @@ def less_root_of_difference(node: Add) -> Expr | None:
     return None
 
 
+def less_root_of_its_square(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
+    """m*(s - root), where s**2 is what the root is of and a number or a parameter."""
+    for term in node.args if len(node.args) > 2 else ():
+        for factor in Mul.make_args(term):
+            base, power = factor.as_base_exp()
+            if isinstance(factor, heads.root_sum):
+                inside = factor.args[0] ** 2 + factor.args[1]
+            elif power == S.Half and isinstance(base, Add):
+                inside = base
+            else:
+                continue
+            m = -term / factor
+            s = sympy.expand((node - term) / m)
+            if trees.size(s) + trees.size(inside) > LIMIT or not isinstance(s, Add):
+                continue
+            more = sympy.expand(s**2 - inside)
+            if more != 0 and trees.symbols(more) <= parameters:
+                return m * replacements.less_root_of_its_square(s, factor, more)
+    return None
+
+
 def root_split(node: Add) -> Expr | None:
     """k*(root of u - root of v), where the mean of u and v and their difference are shorter."""
     roots = terms_with(node, heads.root_sum)
