@@ -172,8 +172,10 @@ _OF_PRODUCTS = (
     *map(_or_nothing, _table(in_product, PRODUCTS[-1:])),
 )
 
+_POWER_OF_SIDE = _by("power of a sum less the size of one with it", kinks.power_of_side)
+
 _OF_POWERS = (
-    _by("power of a sum less the size of one with it", kinks.power_of_side),
+    _POWER_OF_SIDE,
     _by_several(roots.root_of_square),
     _by("cube root", roots.cube_root),
     _by("power mean", powers.power_mean),
@@ -208,7 +210,7 @@ _FINDERS: Sequence[tuple[Any, Sequence[Finder]]] = (
     (sympy.log, _OF_LOGARITHMS),
     (sympy.sin | sympy.cos, _table(as_whole, ANGLES)),
     (sympy.sign, _table(as_whole, SIGNS)),
-    (heads.power, [_by("power of a sum less the size of one with it", kinks.power_of_side)]),
+    (heads.power, [_POWER_OF_SIDE]),
     (heads.log1p, _table(as_whole, _OF_ODDS)),
     (heads.log1mexp, [_by_several(logarithms.log1mexp_of_exp)]),
     (sympy.asinh | sympy.acosh, _table(as_whole, AREAS)),

@@ -186,8 +186,8 @@ def hinge_over_pole(node: Mul) -> Expr | None:
             hinged = [set(_hinges(term)) for term in Add.make_args(total)]
             for u in sorted(set.intersection(*hinged), key=sympy.default_sort_key):
                 if u.subs(x, 0).is_negative:
-                    above = node.xreplace(dict.fromkeys(_of_hinge(node, u), u))
-                    above = trees.replaced(above, _zeros_below(above, u))
+                    above = trees.replaced(node, _zeros_below(node, u))
+                    above = trees.replaced(above, {sympy.Max(0, u): u})
                     return sympy.Piecewise((S.Zero, u <= 0), (above, True), evaluate=False)
     return None
 
@@ -195,17 +195,20 @@ def hinge_over_pole(node: Mul) -> Expr | None:
 def _hinges(term: Expr) -> Iterator[Expr]:
     """The u of a product that is 0 where they are below 0."""
     for factor in Mul.make_args(term):
-        base, power = factor.as_base_exp()
-        if isinstance(base, sympy.Max) and S.Zero in base.args and power.is_positive:
-            yield sympy.Max(*(each for each in base.args if each != 0))
+        if (u := _of_hinge(factor)) is not None:
+            yield u
         if is_piecewise(factor) and len(factor.args) == 2 and factor.args[1][0] == 0:
             where = factor.args[0][1]
             if isinstance(where, sympy.Gt) and where.rhs == 0:
                 yield where.lhs
 
 
-def _of_hinge(node: Expr, u: Expr) -> list[Expr]:
-    return [each for each in trees.nodes(node) if each == sympy.Max(0, u)]
+def _of_hinge(factor: Expr) -> Expr | None:
+    """The u of a power of Max(u, 0)."""
+    base, power = factor.as_base_exp()
+    if not (isinstance(base, sympy.Max) and S.Zero in base.args and power.is_positive):
+        return None
+    return sympy.Max(*(each for each in base.args if each != 0))
 
 
 def _zeros_below(node: Expr, u: Expr) -> dict[Basic, Basic]:
@@ -220,12 +223,10 @@ def _zeros_below(node: Expr, u: Expr) -> dict[Basic, Basic]:
 def beside_hinge(node: Mul) -> Expr | None:
     """A power of Max(u, 0) times a sum with it, or with what is where u > 0: as they are there."""
     for factor in node.args:
-        hinge, power = factor.as_base_exp()
-        if not (isinstance(hinge, sympy.Max) and S.Zero in hinge.args and power.is_positive):
+        if (u := _of_hinge(factor)) is None:
             continue
-        u = sympy.Max(*(each for each in hinge.args if each != 0))
         for total in (each for each in node.args if each.is_Add):
-            above: dict[Basic, Basic] = {hinge: u}
+            above: dict[Basic, Basic] = {sympy.Max(0, u): u}
             for piece in filter(is_piecewise, trees.nodes(total)):
                 value, where = piece.args[0].args
                 if isinstance(where, sympy.Gt | sympy.Ge) and are_equal(where.lhs - where.rhs, u):

@@ -66,7 +66,10 @@ def less_root_of_difference(node: Add) -> Expr | None:
 
 def less_root_of_its_square(node: Add, parameters: frozenset[Symbol]) -> Expr | None:
     """m*(s - root), where s**2 is what the root is of and a number or a parameter."""
-    for term in node.args if len(node.args) > 2 else ():
+    # Before it is multiplied out, which may take long.
+    if len(node.args) < 3 or trees.size(node) > LIMIT:
+        return None
+    for term in node.args:
         for factor in Mul.make_args(term):
             base, power = factor.as_base_exp()
             if isinstance(factor, heads.root_sum):
